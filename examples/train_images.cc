@@ -50,7 +50,7 @@ class Options {
     for (int i = 1; i < argc; i += 2) {
       const std::string name = argv[i];
       if (std::string(kHelp).find("\n  " + name + " ") == std::string::npos) {
-        throw std::invalid_argument("there is no option '" + name + "'");
+        throw std::invalid_argument("no option '" + name + "'");
       }
       if (i + 1 == argc) throw std::invalid_argument(name + " has no value");
       values_[name] = argv[i + 1];
@@ -65,12 +65,12 @@ class Options {
     std::istringstream in(text(name));
     double number = -1;
     if (in >> number && in.eof() && number >= 0) return number;
-    throw std::invalid_argument(name + " wants a number of at least 0, not '" + text(name) + "'");
+    throw std::invalid_argument(name + " must be a number of at least 0, not '" + text(name) + "'");
   }
   std::int64_t integer(const std::string& name, std::int64_t otherwise) const {
     const double value = number(name, static_cast<double>(otherwise));
     if (value == std::floor(value) && value < 1e15) return static_cast<std::int64_t>(value);
-    throw std::invalid_argument(name + " wants a whole number, not '" + text(name) + "'");
+    throw std::invalid_argument(name + " must be an integer, not '" + text(name) + "'");
   }
 
  private:
@@ -105,12 +105,12 @@ std::int64_t num_classes(const Options& options, const shardwise::Dataset& data)
   if (const auto classes = options.integer("--classes", 0); classes > 0) return classes;
   try {
     const auto labels = data.numbers("cls");
-    if (labels.empty()) throw std::invalid_argument("there are no samples to train on");
+    if (labels.empty()) throw std::invalid_argument("the index has no samples to train on");
     return static_cast<std::int64_t>(*std::max_element(labels.begin(), labels.end())) + 1;
   } catch (const shardwise::NotFound&) {
     throw std::invalid_argument(
-        "the index has no column cls: name the number of --classes, or build it with one: "
-        "shardwise index --column cls");
+        "the index has no column cls; give --classes, or build the index with shardwise index "
+        "--column cls");
   }
 }
 
@@ -199,7 +199,7 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
   if (!options.text("--eval").empty()) eval = shardwise::Dataset::open(options.text("--eval"));
   const double rate = options.number("--lr", 1e-3);
   const auto accumulate = options.integer("--accumulate", 1);
-  if (accumulate < 1) throw std::invalid_argument("--accumulate wants a number of at least 1");
+  if (accumulate < 1) throw std::invalid_argument("--accumulate must be at least 1");
   const auto epochs = static_cast<std::uint64_t>(options.integer("--epochs", 10));
   group.require_same({{"--lr", std::to_string(rate)},
                       {"--accumulate", std::to_string(accumulate)},
@@ -227,7 +227,7 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
   sl::broadcast_parameters(*run.model, group);
   if (options.integer("--eval-only", 0) != 0) {
     if (!eval || !is_trained)
-      throw std::invalid_argument("--eval-only wants --eval, and a --checkpoint that is there");
+      throw std::invalid_argument("--eval-only needs --eval and an existing --checkpoint");
     return guard.run([&] { evaluate(run, eval, group, options); });
   }
   sl::GradientAverager gradients(run.model->parameters());
@@ -282,7 +282,7 @@ int main(int argc, char** argv) {
   static sl::StopGuard* guard = nullptr;  // never destroyed: signals may come late
   try {
     const Options options(argc, argv);
-    if (options.text("--train").empty()) throw std::invalid_argument("--train names the samples");
+    if (options.text("--train").empty()) throw std::invalid_argument("--train INDEX is required");
     using Time = std::chrono::milliseconds;
     const Time save_every(std::llround(options.number("--checkpoint-minutes", 0) * 60'000));
     const Time timeout(std::llround(options.number("--timeout", 300) * 1000));

@@ -6,9 +6,10 @@ import sysconfig
 
 
 def main() -> int:
+    """Runs the installed program `shardwise` in place of this process."""
     program = os.path.join(sysconfig.get_path("scripts"), "shardwise")
     if not os.access(program, os.X_OK):
-        print(f"shardwise: the program is not at {program}: install the package", file=sys.stderr)
+        print(f"shardwise: no program at {program}; install the package again", file=sys.stderr)
         return 1
     os.execv(program, [program, *sys.argv[1:]])
 

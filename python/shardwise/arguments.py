@@ -28,7 +28,8 @@ def whole_number(name: str, value: Any, most: int = 2**64 - 1) -> int:
     except TypeError:
         number = -1
     if not 0 <= number <= most:
-        refuse(name, value, "give a whole number, 0 or more" if number < 0 else f"{most} at most")
+        advice = "give a whole number, 0 or more" if number < 0 else f"give at most {most}"
+        refuse(name, value, advice)
     return number
 
 
@@ -46,12 +47,12 @@ def path_of(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(
-            f"a path is a str or an os.PathLike of str, and not {text!r}; write its text, in UTF-8"
+            f"a path must be a str or an os.PathLike of str, not {text!r}; give its text in UTF-8"
         )
     if not text:
         raise InvalidArgument('a path is empty; the current folder is "."')
     if "\0" in text:
-        raise InvalidArgument(f"a path has no NUL character: {text!r}")
+        raise InvalidArgument(f"the path has a NUL character: {text!r}; correct the path")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -76,6 +77,6 @@ def columns_of(columns: Iterable[str]) -> list[str]:
     """The names of columns as a list. Raises InvalidArgument for a single str."""
     if isinstance(columns, str):
         raise InvalidArgument(
-            f"columns are a list of names, and not one text: {columns!r}; write [{columns!r}]"
+            f"columns must be a list of names, not a str: {columns!r}; write [{columns!r}]"
         )
     return list(columns)

@@ -24,7 +24,9 @@ def _parts_of_brace(text: str) -> list[str] | None:
         by = max(1, abs(int(step))) if step else 1
         numbers = range(a, b + 1, by) if a <= b else range(a, b - 1, -by)
         if len(numbers) > _MAX_NAMES:
-            raise InvalidArgument(f"{{{text}}} stands for {len(numbers)} names; give a list")
+            raise InvalidArgument(
+                f"{{{text}}} expands to {len(numbers)} names, more than 1,000,000; give a list"
+            )
         return [f"{number:0{pad}d}" for number in numbers]
     pieces, depth, begin = [], 0, 0
     for place, letter in enumerate(text):

@@ -60,8 +60,8 @@ def reference(cache: _core.ShardCache) -> tuple[Any, ...]:
     name = remember(cache)
     if name is None:
         raise Unsupported(
-            "a ShardCache with resolve= does not pickle, since the function stays in its process: "
-            "make one where it arrives"
+            "a ShardCache with resolve= cannot be pickled, because the function stays in its "
+            "process; make the cache in the other process"
         )
     return cache_at, name
 

@@ -58,7 +58,7 @@ def _dtype(dtype: Any) -> str:
 
 
 def _fields(fields: Any) -> str:
-    require("fields", fields, str, 'name a field, as "jpg", or several: "jpg;png"')
+    require("fields", fields, str, 'name a field, e.g. "jpg", or several: "jpg;png"')
     return str(fields)
 
 
@@ -68,13 +68,15 @@ def _sizes(shape: Any) -> Union[list[int], None]:
     try:
         return [operator.index(size) for size in shape]
     except TypeError:
-        refuse("shape", shape, "give the sizes of one row, as (3, 224, 224), or None")
+        refuse("shape", shape, "give the sizes of one row, e.g. (3, 224, 224), or None")
 
 
 def _shape(shape: Union[Sequence[int], None]) -> list[int]:
     sizes = _sizes(shape)
     if sizes == []:
-        raise InvalidArgument("a column of arrays has no shape (): leave shape out for ragged rows")
+        raise InvalidArgument(
+            "a column of arrays cannot have the shape (); leave shape out for ragged rows"
+        )
     return sizes or []
 
 
@@ -83,9 +85,9 @@ def _require_transform(transform: Any) -> None:
         "transform",
         transform,
         ImageTransform,
-        "give a shardwise.transforms.ImageTransform; a function t of yours, as torchvision's "
-        "transforms, goes into columns.decoded(field, dtype, shape, "
-        "lambda data, random: t(PIL.Image.open(io.BytesIO(data))))",
+        "give a shardwise.transforms.ImageTransform; for your own function t, e.g. of "
+        "torchvision, use columns.decoded(field, dtype, shape, lambda data, random: "
+        "t(PIL.Image.open(io.BytesIO(data))))",
     )
 
 
@@ -132,7 +134,7 @@ class _Locked:
 
 
 def _locked(function: Any, lock: bool) -> Any:
-    require("lock", lock, bool, "say True or False")
+    require("lock", lock, bool, "give True or False")
     return _Locked(function) if lock else function
 
 
@@ -214,8 +216,8 @@ def _media() -> ModuleType:
         return importlib.import_module("._video", __package__)
     except ModuleNotFoundError:
         raise Unsupported(
-            "there are no columns of videos and sounds: this package was built without FFmpeg's "
-            "libraries; build it where they are installed"
+            "this package was built without FFmpeg, which columns of videos and sounds need; "
+            "build it where FFmpeg's libraries are installed"
         ) from None
 
 

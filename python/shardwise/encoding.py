@@ -20,7 +20,7 @@ def _text(value: Any) -> bytes:
 
 def _number(value: Any) -> bytes:
     if hasattr(value, "mask") and has_mask(value):
-        raise ValueError("wanted a whole number, got one with a mask, which would be lost")
+        raise ValueError("wanted a whole number, got a masked one, whose mask would be lost")
     try:
         number = operator.index(value)
     except TypeError:  # a float, e.g. 5.0
@@ -30,8 +30,8 @@ def _number(value: Any) -> bytes:
         number = whole
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(
-            f"wanted a whole number of 64 bits with its sign, got one of {number.bit_length()}; "
-            "give a str if it is no number to readers"
+            f"wanted a signed 64-bit integer, got one of {number.bit_length()} bits; give a str if "
+            "readers need no number"
         )
     return str(number).encode()
 
@@ -44,7 +44,7 @@ def _require_own_keys(value: Any) -> None:
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             if len(json.loads(json.dumps(dict.fromkeys(value)))) < len(value):
-                raise ValueError("two keys are one text in JSON: " + ", ".join(map(repr, value)))
+                raise ValueError("two keys are equal in JSON: " + ", ".join(map(repr, value)))
         value = value.values()
     elif not isinstance(value, (list, tuple)):
         return
@@ -66,7 +66,7 @@ def _require_json(text: bytes) -> None:
         _core.require_json(text)
     except ValueError as error:
         raise ValueError(
-            f"a str is stored as it is, and this is no JSON: {error}; give json.dumps() of it"
+            f"the str is not JSON: {error}; give json.dumps() of it"
         ) from None
 
 
@@ -147,8 +147,8 @@ def _require_equal(array: Any, value: Any, name: str) -> None:
     for made, item in zip(array.ravel().tolist(), given, strict=True):
         if _differs(made, item):
             raise ValueError(
-                f"{name} would have {made!r} where the {type(value).__name__} has {item!r}: make "
-                "an array of it"
+                f"{name} would have {made!r} where the {type(value).__name__} has {item!r}; "
+                "convert it to an array"
             )
 
 
@@ -169,24 +169,24 @@ def _array(value: Any, name: str = "the array") -> Any:
 
     if has_mask(value):
         raise ValueError(
-            f"{name} is a masked one, or has nulls: they would be lost; give the values filled, "
-            "and the mask as another array"
+            f"{name} has a mask or nulls, which would be lost; fill the values, and store the mask "
+            "as another array"
         )
     names = _names_of_columns(value)
     if names:
         shown = ", ".join(map(repr, names[:4])) + (" ..." if len(names) > 4 else "")
         raise ValueError(
             f"{name} would lose the names of columns of the {type(value).__name__}: {shown}; give "
-            "its values alone, as by to_numpy(), or an npz of the columns"
+            "only its values, e.g. to_numpy(), or an npz of the columns"
         )
     array = numpy.asarray(value)
     kind = array.dtype
     if kind.hasobject:
-        raise ValueError(f"{name} has objects, which need a pickle")
+        raise ValueError(f"{name} has Python objects, which only a pickle can store")
     if not _is_kept(kind):
         raise TypeError(
-            f"{name} is of {kind}, which NumPy's format has not: readers would get bytes of no "
-            "type; convert it, or give the bits: array.view() of uint8 or uint16"
+            f"{name} is of {kind}, which NumPy's format lacks; convert it, or store its bits as "
+            "array.view() of uint8 or uint16"
         )
     if not _is_plain(value):
         _require_equal(array, value, name)
@@ -207,15 +207,15 @@ def _npz(value: Any) -> bytes:
     import numpy
 
     if not isinstance(value, Mapping):
-        raise TypeError(f"wanted a dict of arrays by their names, got {type(value).__name__}")
+        raise TypeError(f"wanted a dict of arrays by name, got {type(value).__name__}")
     stream = io.BytesIO()
     # numpy.savez_compressed() would take some names of arrays as its own options.
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, item in value.items():
             if not isinstance(name, str) or "\0" in name:
-                raise ValueError(f"an array's name is a str without NUL, and not {name!r}")
+                raise ValueError(f"an array's name must be a str without NUL, not {name!r}")
             if name.endswith(".npy") and name[:-4] in value:
-                raise ValueError(f"NumPy reads {name!r} and {name[:-4]!r} as one name")
+                raise ValueError(f"NumPy reads {name!r} and {name[:-4]!r} as the same name")
             array = _array(item, f"the array {name!r}")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 numpy.lib.format.write_array(member, array, allow_pickle=False)
@@ -227,7 +227,7 @@ def _pixels(array: Any) -> Any:
     webdataset."""
     if array.ndim != 2 and not (array.ndim == 3 and 2 <= array.shape[2] <= 4):
         raise ValueError(
-            f"an image is an array [H, W] or [H, W, 3], also with alpha, and not one of shape "
+            f"an image must be an array [H, W] or [H, W, 3], or with alpha, not of shape "
             f"{list(array.shape)}"
         )
     if array.dtype == "uint8":
@@ -237,9 +237,9 @@ def _pixels(array: Any) -> Any:
     elif array.dtype.kind == "f":
         largest, scale, beyond = 1, 255, 1e-3
     else:
-        raise TypeError(f"pixels are uint8, or floats in [0, 1], and not {array.dtype}")
+        raise TypeError(f"pixels must be uint8, or floats in [0, 1], not {array.dtype}")
     if array.size and not (array.min() >= -beyond and array.max() <= largest + beyond):
-        raise ValueError(f"pixels of {array.dtype} go from 0 to {largest}, and some do not")
+        raise ValueError(f"pixels of {array.dtype} must be from 0 to {largest}")
     return (array.clip(0, largest) * scale).astype("uint8")
 
 
@@ -253,7 +253,7 @@ def _upright(image: Any) -> Any:
     frames = getattr(image, "n_frames", 1)
     if frames > 1:
         raise ValueError(
-            f"it has {frames} frames, of which one would be stored; give the bytes of its file, or "
+            f"it has {frames} frames, but only one can be stored; give the bytes of its file, or "
             "image.copy() of a frame"
         )
     try:
@@ -264,9 +264,8 @@ def _upright(image: Any) -> Any:
         return image
     if image.format is None:
         raise ValueError(
-            f"it is no longer as its file had it, but has the orientation {orientation} of the "
-            "file, so it may be turned already; call PIL.ImageOps.exif_transpose() "
-            "before you change or copy the image, or drop its Exif data"
+            f"the image was changed, but still has the orientation {orientation} of its file; call "
+            "PIL.ImageOps.exif_transpose() before you change or copy it, or drop its Exif data"
         )
     from PIL import ImageOps
 
@@ -278,14 +277,14 @@ def _fitted(image: Any, kind: str) -> Any:
     if image.mode == "I" and kind == "PNG":
         least, most = image.getextrema()
         if least < 0 or most > 0xFFFF:
-            raise ValueError(f"pixels from {least} to {most} are no 16 bits; give npy")
+            raise ValueError(f"pixels from {least} to {most} do not fit 16 bits; store npy")
         return image.convert("I;16")
     if kind == "PNG":
         return image
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         raise ValueError(
-            f"pixels of mode {image.mode} have more than the 8 bits of {kind}; give png (16 bits), "
-            "npy, or convert them"
+            f"pixels of mode {image.mode} have more than the 8 bits of {kind}; store png (16 bits) "
+            "or npy, or convert them"
         )
     if kind == "WEBP":  # in mode RGB, Pillow would drop the transparent colour
         is_keyed = image.mode == "RGB" and image.has_transparency_data
@@ -293,7 +292,7 @@ def _fitted(image: Any, kind: str) -> Any:
     if image.has_transparency_data:
         if image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
             raise ValueError(
-                f"it has transparent pixels, which {kind} has not; give png or webp, or "
+                f"it has transparent pixels, which {kind} cannot store; store png or webp, or "
                 'convert("RGB")'
             )
     return image.convert("RGB")
@@ -306,7 +305,7 @@ def _image(kind: str, **options: Any) -> Encoder:
         if not isinstance(value, Image.Image):
             value = Image.fromarray(_pixels(_array(value)))
         if 0 in value.size:
-            raise ValueError("an image has pixels, and this one has none")
+            raise ValueError("the image has no pixels")
         upright = _upright(value)
         stream = io.BytesIO()
         # Pillow would store the profile by default. After conversion to RGB, only an RGB profile
@@ -342,8 +341,8 @@ def encoders_of(encoders: Mapping[str, Encoder] | None) -> Mapping[str, Encoder]
     for kind, encode in (encoders or {}).items():
         if not isinstance(kind, str) or kind != kind.lower() or "." in kind or not callable(encode):
             raise InvalidArgument(
-                f"encoders are functions by the last part of a field's name, in lower case; this "
-                f"has {kind!r}: {encode!r}"
+                f"an encoder is not valid: {kind!r}: {encode!r}; give functions by the last part "
+                "of a field's name, in lower case"
             )
     return encoders
 
@@ -361,7 +360,7 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
     if encoders is not None and kind in encoders:
         made = encoders[kind](value)
         if not isinstance(made, (bytes, bytearray, memoryview)):
-            raise TypeError(f"its encoder gave a {type(made).__name__}, and not bytes")
+            raise TypeError(f"its encoder returned a {type(made).__name__}, not bytes")
         return bytes(made)
     if _is_bytes(value, kind):
         return bytes(value)
@@ -378,7 +377,7 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
         return text
     encode = _encoder_of(kind)
     if encode is None:
-        raise TypeError(f"nothing here encodes a {type(value).__name__}; give bytes")
+        raise TypeError(f"cannot encode a {type(value).__name__}; give bytes")
     return encode(value)
 
 

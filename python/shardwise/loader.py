@@ -28,27 +28,25 @@ class ByLength(NamedTuple):
     """
 
     field: str = ""
-    """The field whose size in bytes, divided by unit and rounded up, is the length of a sample.
-    "a;b" means the first of these fields that the sample has."""
+    """Name of the field whose size gives the length: its bytes divided by unit, rounded up. "a;b"
+    means the first that the sample has."""
     column: str = ""
-    """The metadata column whose number, rounded up, is the length of a sample. Set either field or
-    column."""
+    """Metadata column with the length, rounded up; instead of field."""
     unit: int = 1
-    """In bytes, e.g. 4 to count the tokens of an int32 field."""
+    """Bytes per unit of length, e.g. 4 for an int32 field of tokens."""
     window: int = 8192
-    """Number of consecutive positions of the order that are sorted together. Multiples of
-    batch_size make the fewest incomplete batches."""
+    """Positions of the order that are sorted together; best a multiple of batch_size."""
     max_tokens: int = 0
-    """0 means: each batch has batch_size samples. Otherwise a batch has as many samples as fit, at
-    most batch_size. They fit if they have at most max_tokens tokens when all are padded to the
-    longest. A longer sample is alone in its batch."""
+    """Maximum tokens of a batch when all samples are padded to the longest, with at most batch_size
+    samples; a longer sample is alone. 0 means: each batch has batch_size samples."""
     pack: str = ""
-    """A ragged column "x" of integers, one per token. Its sequences are packed into batch_size rows
-    of pack_to tokens. For each token, the array "x_segments" has the number of its sequence in the
-    row, from 1 (0 means padding), and "x_positions" its position in the sequence."""
+    """Ragged column of integers, one value per token, whose sequences are packed into batch_size
+    rows of pack_to tokens. The column "x_segments" has the sequence of each token in its row, from
+    1 (0: padding), and "x_positions" its place in the sequence."""
     pack_to: int = 0
+    """Tokens per packed row. 0 means: do not pack."""
     padding: int = 0
-    """The value that fills padding."""
+    """The value of positions without a token."""
 
 
 class Mixup(NamedTuple):
@@ -58,23 +56,25 @@ class Mixup(NamedTuple):
     """
 
     column: str
-    """The column of the images, which must all have one size. For mixup, its type is uint8 or
-    float32."""
+    """The column of images, all of one size; mixup needs uint8 or float32."""
     mixup_alpha: float = 0.0
-    """The parameter of Beta(alpha, alpha) for mixup. 0 means no mixup."""
+    """Mixup draws its ratio from Beta(alpha, alpha). 0 means: no mixup."""
     cutmix_alpha: float = 0.0
-    """The parameter of Beta(alpha, alpha) for cutmix. 0 means no cutmix. If both are set, each
-    applies to half of the batches."""
+    """Cutmix draws its ratio from Beta(alpha, alpha). 0 means: no cutmix. If both are set, half of
+    the batches get each."""
     probability: float = 1.0
-    """The probability that a batch is mixed."""
+    """Probability that a batch is mixed."""
 
 
 class Forgiven(NamedTuple):
     """Forgiven damage of images, of one kind; see ImageDecoding.strict."""
 
     kind: str
+    """Kind of the damage."""
     images: int
+    """Number of images with it."""
     first_sample: str
+    """Key and shard of the first of them."""
 
 
 class LoaderStats(NamedTuple):
@@ -84,43 +84,55 @@ class LoaderStats(NamedTuple):
     """
 
     batches: int
+    """Batches given out."""
     samples: int
+    """Samples in them."""
     bad_samples: int
+    """Bad samples left out."""
     bytes_made: int
-    """Bytes of the arrays of these batches."""
+    """Bytes of the batches' arrays."""
     bytes_read: int
-    """Bytes of the fields that columns read, including batches made ahead. Fields that functions
-    read do not count."""
+    """Bytes of the fields that columns read, including ahead; functions not counted."""
     planning: float
+    """Time of planning the order and the batches."""
     opening: float
-    """Time for opening shards: fetch, expand, map, check."""
+    """Time of opening shards: fetching, expanding, mapping and checking."""
     reading: float
+    """Time of reading fields."""
     decoding: float
+    """Time of decoding fields."""
     transforming: float
+    """Time of transforming images."""
     functions: float
-    """Time for functions of columns, including waits for the GIL."""
+    """Time of columns' functions, including waits for the GIL."""
     collating: float
+    """Time of putting rows into batches."""
     idle: float
-    """Time in which threads waited for work."""
+    """Time in which threads had no work."""
     elapsed: float
-    """Time of the consumer, from the first next() of each epoch to the end of the epoch."""
+    """Time of the consumer, from its first batch to its last in each epoch."""
     waited: float
-    """The part of elapsed in which the consumer waited for batches."""
+    """Part of elapsed in which the consumer waited for a batch."""
     batches_ready: int
-    """Number of batches for which the consumer did not wait."""
+    """Batches that the consumer did not wait for."""
     mean_ready: float
-    """Average number of finished batches when the consumer requested a batch."""
+    """Mean number of batches that were ready when one was requested."""
     sample_times: list[int]
-    """Histogram of the time per sample: [0] counts times below 1 us, [k] times from 2^(k - 1) us to
-    2^k us."""
+    """Number of samples by duration: [0] below 1 us, [k] from 2^(k - 1) us to 2^k us."""
     slowest_time: float
+    """Duration of the slowest sample."""
     slowest_sample: str
+    """Key and shard of the slowest sample."""
     forgiven: list[Forgiven]
+    """Forgiven damage of images, by kind."""
     threads: int
+    """Loading threads."""
     fetch_threads: int
+    """Shards fetched ahead at the same time."""
     prefetch: int
+    """Maximum batches in flight."""
     cores: int
-    """Number of cores that this process may use."""
+    """Cores that this process may use."""
 
 
 class Epoch:
@@ -139,25 +151,25 @@ class Epoch:
         return self.steps
 
     def __iter__(self) -> Iterator[Batch]:
-        """Starts or continues the epoch. Raises NotExact if the loader has moved on."""
+        """Starts or continues the epoch. Raises NotExact if the loader is in another epoch."""
         self._require()
         if self._loader.has_ended:
             raise InvalidArgument(
                 f"the end of the epoch was reached: epoch {self.number}; call "
-                f"set_epoch({self.number + 1}) on the loader to go on, or walk through its epochs()"
+                f"set_epoch({self.number + 1}) on the loader, or iterate over its epochs()"
             )
         return self._loader._batches()
 
     def prove(self) -> str:
-        """Like Loader.prove(). Raises NotExact if the loader has moved on."""
+        """Like Loader.prove(). Raises NotExact if the loader is in another epoch."""
         self._require()
         return self._loader.prove()
 
     def _require(self) -> None:
         if self._loader.epoch != self.number:
             raise NotExact(
-                f"the loader has moved on: epoch {self.number}; walk through an epoch, and prove "
-                "it, before the next one begins"
+                f"the loader is already in another epoch: epoch {self.number}; finish and prove an "
+                "epoch before the next one begins"
             )
 
     def __repr__(self) -> str:
@@ -264,12 +276,14 @@ class Loader:
             "give a shardwise.Dataset, or several: mix([...])",
         )
         if isinstance(columns, Column) or not isinstance(columns, Sequence):
-            raise TypeError("columns: give a list of what the functions of shardwise.columns make")
-        require("order", order, Order, 'give a shardwise.Order, as Order("sequential") or Order(seed=1)')
+            raise TypeError(
+                "columns: give a list of columns, made by the functions of shardwise.columns"
+            )
+        require("order", order, Order, 'give a shardwise.Order, e.g. Order("sequential")')
         require("by_length", by_length, ByLength, "give a shardwise.ByLength", True)
         require("mix", mix, Mixup, "give a shardwise.Mixup", True)
         if memory is not None and not callable(memory):
-            refuse("memory", memory, "give a function, as shardwise.torch_memory() does")
+            refuse("memory", memory, "give a function, e.g. shardwise.torch_memory()")
         self._core = _core.Loader(
             data,
             columns=list(columns),
@@ -339,20 +353,20 @@ class Loader:
         while True:
             if self.epoch != number:
                 raise NotExact(
-                    f"the loader has moved on: epoch {number}; walk through an epoch, and prove "
-                    "it, before the next one begins"
+                    f"the loader is already in another epoch: epoch {number}; finish and prove an "
+                    "epoch before the next one begins"
                 )
             if loop is not None and self._restarts and loop != self._newest_loop:
                 raise NotExact(
-                    f"a later loop began the epoch anew: epoch {number}; make a Loader for each of "
-                    "two loops that run side by side"
+                    f"a later loop restarted the epoch: epoch {number}; use one Loader per loop "
+                    "for loops that run at the same time"
                 )
             if is_first and self._was_looped and not self._has_warned:
                 self._has_warned = True
                 warnings.warn(
-                    f"this loop goes on behind the {self._taken} batches that a loop before took "
-                    f"of epoch {number}; set_epoch({number}) begins the epoch anew, and with "
-                    "Loader(restart=True) each loop does",
+                    f"this loop continues after the {self._taken} batches that an earlier loop "
+                    f"took of epoch {number}; call set_epoch({number}) to restart the epoch, or "
+                    "set Loader(restart=True)",
                     stacklevel=2,
                 )
             is_first = False
@@ -407,7 +421,9 @@ class Loader:
             return
         self._core.stop()
         if not self._core.close():
-            raise Unsupported("the loader cannot be closed: a call of it is not finished")
+            raise Unsupported(
+                "the loader cannot be closed during a call of it; close it after the call"
+            )
 
     def __enter__(self) -> Loader:
         return self
@@ -502,8 +518,8 @@ class Loader:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a shardwise.Loader does not pickle: pickle its data set and its state_dict(), and "
-            "make a loader where they arrive"
+            "a shardwise.Loader cannot be pickled; pickle its data set and its state_dict(), and "
+            "make a loader in the other process"
         )
 
     if not TYPE_CHECKING:  # type checkers must not see __getattr__: they would accept every name
@@ -511,9 +527,9 @@ class Loader:
         def __getattr__(self, name: str) -> Any:
             if name in ("dataset", "sampler", "batch_sampler"):
                 raise AttributeError(
-                    f"a shardwise.Loader is no DataLoader, and has no {name!r}: it needs no "
-                    "prepare_data_loader() or skip_first_batches(); it has its ranks, and goes on "
-                    "after load_state_dict()"
+                    f"a shardwise.Loader has no {name!r}, because it is not a DataLoader; do not "
+                    "call prepare_data_loader() or skip_first_batches(): it knows its ranks, and "
+                    "load_state_dict() resumes it"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -523,22 +539,22 @@ class Loader:
 
 _OF_A_DATALOADER = {
     "batch_sampler": "order=, and batch_size= or by_length=",
-    "collate_fn": "columns=: ragged columns need no padding",
-    "drop_last": "order=Order(epoch_size=N): batch_size times the ranks divides N",
+    "collate_fn": "columns= (ragged columns need no padding)",
+    "drop_last": "order=Order(epoch_size=N), with N divisible by batch_size times the ranks",
     "generator": "order=Order(seed=...)",
-    "in_order": "nothing: batches always come in order",
-    "multiprocessing_context": "threads=: there are no processes",
+    "in_order": "no option, because batches always come in order",
+    "multiprocessing_context": "threads= (a loader has no processes)",
     "num_replicas": "ranks=",
     "num_workers": "threads=",
-    "persistent_workers": "threads=, which live as long as the loader",
+    "persistent_workers": "threads= (they live as long as the loader)",
     "pin_memory": "memory=torch_memory(pinned=True)",
-    "prefetch_factor": "prefetch=, the batches in flight",
+    "prefetch_factor": "prefetch= (batches in flight)",
     "sampler": "order=",
     "seed": "order=Order(seed=...)",
     "shuffle": 'order=Order(seed=...), or order=Order("sequential")',
     "world_size": "ranks=",
     "rank": "ranks=",
-    "worker_init_fn": "threads=: there are no processes",
+    "worker_init_fn": "threads= (a loader has no processes)",
 }
 """Options of torch's DataLoader, and the options of a Loader that replace them."""
 
@@ -567,7 +583,7 @@ def _parts_of_state(state_dict: Any) -> tuple[str, int]:
         or not isinstance(taken, int)
         or not 0 <= taken <= _MOST_BATCHES
     ):
-        refuse("state_dict", state_dict, "give what state_dict() of a Loader gave, whole")
+        refuse("state_dict", state_dict, "give the complete state_dict() of a Loader")
     return token, taken
 
 

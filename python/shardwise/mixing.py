@@ -41,11 +41,11 @@ class MixedDataset:
         except (TypeError, ValueError):
             refuse("weights", weights, "give a list with a number for each data set")
         if not self.datasets:
-            raise InvalidArgument("there are no data sets to mix: give one or more")
+            raise InvalidArgument("mix() was given no data sets; give at least one")
         if self.weights is not None and len(self.weights) != len(self.datasets):
             raise InvalidArgument(
                 f"{_counted(len(self.weights), 'weight')} for "
-                f"{_counted(len(self.datasets), 'data set')}: give one for each"
+                f"{_counted(len(self.datasets), 'data set')}; give one weight for each data set"
             )
         starts = [0]
         for dataset in self.datasets:
@@ -87,9 +87,9 @@ def _refuse_samplers(frame: Union[FrameType, None]) -> None:
         caller = frame.f_locals.get("self")
         if isinstance(caller, sys.modules["torch.utils.data"].Sampler):
             raise InvalidArgument(
-                f"a {type(caller).__name__} does not know the weights of a mix(): give the "
-                "DataLoader sampler= or batch_sampler= of shardwise.torch over the mix() itself, "
-                "or mix without weights"
+                f"a {type(caller).__name__} ignores the weights of a mix(); give the DataLoader a "
+                "sampler= or batch_sampler= of shardwise.torch over the mix() itself, or mix "
+                "without weights"
             )
         frame = frame.f_back
 
@@ -101,9 +101,8 @@ def refuse_hidden_weights(data: object) -> None:
         for one in held if isinstance(held, (list, tuple)) else (held,):
             if isinstance(one, MixedDataset) and one.weights is not None:
                 raise InvalidArgument(
-                    f"a {type(data).__name__} has a mix() with weights in it, which a sampler over "
-                    "it would not see: give the sampler the mix() itself (of views, for a part), "
-                    "and your own data set only to the DataLoader"
+                    f"a {type(data).__name__} hides the weights of the mix() in it; give the "
+                    "sampler the mix() itself, and your own data set only to the DataLoader"
                 )
 
 

@@ -35,11 +35,13 @@ class Reducer:
     ) -> None:
         rank, world_size = whole_number("rank", rank), whole_number("world_size", world_size)
         if not callable(all_reduce_sum):
-            refuse("all_reduce_sum", all_reduce_sum, "give a function of a list of whole numbers")
+            refuse("all_reduce_sum", all_reduce_sum, "give a function of a list of integers")
         if not rank < world_size:
-            raise InvalidArgument(f"there is no rank {rank} of {world_size}: ranks count from 0")
+            raise InvalidArgument(f"no rank {rank} of {world_size}; ranks are numbered from 0")
         if (local_rank is None) != (local_world_size is None):
-            raise InvalidArgument("give both of local_rank and local_world_size, or none")
+            raise InvalidArgument(
+                "only one of local_rank and local_world_size is given; give both or neither"
+            )
         self.rank = rank
         self.world_size = world_size
         self.local_rank = rank if local_rank is None else whole_number("local_rank", local_rank)
@@ -87,7 +89,7 @@ def torch_ranks(group: Any = None, *, device: Any = None) -> Reducer:
 
     if not (dist.is_available() and dist.is_initialized()):
         raise InvalidArgument(
-            "torch.distributed is not initialised: call torch.distributed.init_process_group() "
+            "torch.distributed is not initialised; call torch.distributed.init_process_group() "
             "before torch_ranks()"
         )
     if device is None:
@@ -127,8 +129,8 @@ def launched_ranks() -> Union[Reducer, None]:
     if world_size > 1:
         raise InvalidArgument(
             f"the loader has no ranks: this process was launched as rank {rank} of {world_size}; "
-            "call torch.distributed.init_process_group() before, give ranks=, or say ranks=None "
-            "if it is to get every sample"
+            "call torch.distributed.init_process_group() before, or set ranks= (None: this "
+            "process gets every sample)"
         )
     return None
 
@@ -142,15 +144,15 @@ def require_alone() -> None:
         raise InvalidArgument(
             f"the loader was made before torch.distributed was initialised, and has no ranks: this "
             f"process is rank {dist.get_rank()} of {dist.get_world_size()}; make it after "
-            "init_process_group(), or say ranks=None if it is to get every sample"
+            "init_process_group(), or set ranks=None to get every sample here"
         )
     data = getattr(getattr(sys.modules.get("torch"), "utils", None), "data", None)
     worker = None if data is None else data.get_worker_info()
     if worker is not None and worker.num_workers > 1:
         raise InvalidArgument(
-            f"every worker of a DataLoader would give all samples of the loader: this one is "
-            f"{worker.id} of {worker.num_workers}; set num_workers=0, since a loader has threads, or "
-            "say ranks=None where each worker has a loader over a part of the data"
+            "each worker of the DataLoader would give all samples of the loader: this is worker "
+            f"{worker.id} of {worker.num_workers}; set num_workers=0, because a loader has "
+            "threads, or set ranks=None if each worker's loader reads another part of the data"
         )
 
 

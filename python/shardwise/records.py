@@ -9,75 +9,98 @@ class Shard(NamedTuple):
     """One shard of an index."""
 
     number: int
+    """Its number in the index, from 0."""
     path: str
-    """The path or URL from which the shard is read. A URL has no secrets, unless the dataset was
-    opened with URLs that contain them."""
+    """Path or URL from which it is read. Secrets of a URL are left out, unless the data set was
+    opened by URLs that contain them."""
     size_bytes: int
+    """Size of the file."""
     first_sample: int
+    """Number of its first sample."""
     num_samples: int
+    """Number of its samples."""
     num_members: int
+    """Number of the members of its samples."""
     compression: str = "none"
-    """The compression, determined from the content: "none", "gzip", "zstd", "xz", "bzip2",
-    "lz4"."""
+    """Compression of the file, by its content: "none", "gzip", "zstd", "xz", "bzip2" or "lz4"."""
 
 
 class Field(NamedTuple):
     """A field that samples of an index have."""
 
     name: str
+    """Its name, without a leading dot."""
     num_members: int
-    """Number of samples that have the field."""
+    """Number of samples that have it."""
     size_bytes: int
-    """Sum of the sizes of these members."""
+    """Total bytes of the field in all samples."""
 
 
 class Info(NamedTuple):
     """A summary of an index."""
 
     path: str
+    """Path of the index."""
     num_shards: int
+    """Number of shards."""
     num_samples: int
+    """Number of samples."""
     num_members: int
+    """Number of members of all samples."""
     shard_bytes: int
+    """Total size of the shards' files."""
     fields: list[Field]
+    """All fields that samples have."""
     url_base: str = ""
-    """The folder that the URLs of all remote shards have in common; "" if there is none."""
+    """Common folder of the URLs of all remote shards; "" without one."""
 
 
 class Progress(NamedTuple):
     """Progress of a long operation. Numbers that an operation does not count are 0."""
 
     bytes_done: int
+    """Bytes processed so far."""
     num_bytes: int
+    """Bytes to process in total."""
     shards_done: int
+    """Shards processed so far."""
     num_shards: int
+    """Shards to process in total."""
     samples: int
+    """Samples found so far."""
 
 
 class BuildReport(NamedTuple):
     """Work of an index build, and the contents of the index."""
 
     num_shards: int
+    """Shards in the index."""
     num_samples: int
+    """Samples in the index."""
     num_members: int
+    """Members of all samples."""
     fingerprint: str
+    """Identifies the samples and their order: 32 hexadecimal digits."""
     shards_scanned: int
+    """Shards that were read."""
     shards_reused: int
-    """Shards that were not scanned again, because they have not changed since they were scanned."""
+    """Unchanged shards, whose entries were copied from the earlier index."""
     shards_moved: int
+    """Shards with a new path or time that were not read again."""
     shards_resumed: int
+    """Shards reused from an unfinished build."""
     dropped: list[str]
     """Paths of missing shards that were left out."""
     gone: list[str]
-    """Paths of shards in the old index that are not in the new list."""
+    """Paths of shards of the earlier index that were not named again."""
     num_skipped: int
     """Number of members that a policy left out."""
     without_end_marker: list[str]
+    """Paths of shards without an end-of-archive marker, which may be truncated."""
     without_value: dict[str, int]
-    """For each column, the number of samples whose value is null."""
+    """For each column, the number of samples without a value (null)."""
     shards_cut_short: int
-    """Number of shards whose rest, after damage, was left out. Samples in these rests do not count
-    in num_skipped."""
+    """Shards whose rest was left out after damage. num_skipped does not count samples there."""
     bytes_cut_off: int
     """Bytes of these rests."""
 
@@ -88,66 +111,79 @@ class PackReport(NamedTuple):
     paths: list[str]
     """Paths of the shards."""
     num_samples: int
+    """Samples in all shards."""
     classes: list[str]
-    """Names of the classes, by number; empty if the samples have no classes."""
+    """Names of the classes, by number; empty without classes."""
     left_out: list[str]
-    """Paths of files that are not part of a sample."""
+    """Paths of files that belong to no sample."""
 
 
 class CacheCounts(NamedTuple):
     """The work of shard caches in an epoch."""
 
     uses: int
-    """Number of uses of shards. A use is a stretch of the order in which a node reads one shard."""
+    """Stretches of the order in which a node reads one shard."""
     fetches: int
-    """Uses that were cache misses."""
+    """Uses whose shard was not in the cache."""
     bytes_fetched: int
+    """Bytes of these fetches."""
     evictions: int
+    """Shards evicted to free space."""
     bypasses: int
-    """Fetches whose shard found no room and was not cached."""
+    """Fetched shards that were not kept because the cache was full."""
     peak_bytes: int
-    """The largest size of a cache's content, on the node that needs the most bytes."""
+    """Maximum bytes in the cache of a node."""
 
 
 class EpochFetches(NamedTuple):
     """Fetches of all nodes in an epoch; shards and bytes are those of the node that needs most."""
 
     epoch: int
+    """Number of the epoch."""
     shards: int
+    """Different shards that the node reads."""
     bytes: int
+    """Bytes of these shards."""
     lru: CacheCounts
     """Counts if a full cache evicts the least recently used shard."""
     next_use: CacheCounts
-    """Counts if a full cache evicts the shard whose next use is farthest away, as it does in a run
-    whose order is known in advance."""
+    """Counts if a full cache evicts the shard that is needed last. Runs do so if their order is
+    known in advance."""
 
 
 class FetchPlan(NamedTuple):
     """Predicted fetches of the shard caches of a run's nodes."""
 
     num_shards: int
+    """Shards of the data set."""
     total_bytes: int
+    """Bytes of all shards."""
     bytes_in_use: int
-    """The peak of the bytes of shards in use at one time."""
+    """Maximum bytes of shards that a node uses at one time."""
     bytes_for_once_an_epoch: int
-    """The smallest cache with which each shard is fetched once per epoch."""
+    """Smallest cache that fetches each shard once per epoch."""
     bytes_for_once: int
-    """The smallest cache with which no shard is fetched twice in all epochs."""
+    """Smallest cache that fetches each shard once in all planned epochs."""
     epochs: list[EpochFetches]
+    """Fetches of each planned epoch."""
 
 
 class Finding(NamedTuple):
     """A difference between a shard and the index."""
 
     shard: int
+    """Number of the shard."""
     text: str
+    """Description of the difference."""
 
 
 class Rows(NamedTuple):
     """The result of a query."""
 
     columns: list[str]
+    """Names of the columns."""
     rows: list[tuple[object, ...]]
+    """Values by row: int, float, str, bytes or None."""
 
     def arrow(self) -> Any:
         """The rows as a pyarrow.Table, which needs pyarrow."""

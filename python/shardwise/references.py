@@ -68,9 +68,9 @@ def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
             data = fresh
         elif data is None:
             raise Mismatch(
-                f"another index lies at this path: {fresh.path!r} has the fingerprint "
-                f"{found.decode()}, the pickled dataset {fingerprint.decode()}; bring the index "
-                "that was pickled, or pickle again"
+                f"the index is another than the pickled one: {fresh.path!r} has the fingerprint "
+                f"{found.decode()}, the pickle {fingerprint.decode()}; restore the pickled index, "
+                "or pickle again"
             )
     with _lock:
         other = _opened.get(key)  # another thread may have opened it
@@ -129,7 +129,9 @@ def open_again(
     for step in steps:
         data = _taken(data, step)
     if data.fingerprint.encode() != view_fingerprint:
-        raise Mismatch(f"the view of {data.path!r} has other samples than the one that was pickled")
+        raise Mismatch(
+            f"the view of {data.path!r} has other samples than the pickled view; pickle it again"
+        )
     return data
 
 

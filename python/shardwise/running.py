@@ -35,8 +35,8 @@ def take_the_place_of(
         return
     if present is not None and getattr(present, "__shardwise__", None) is None:
         raise InvalidArgument(
-            f"{name} is imported already, from {getattr(present, '__file__', None)!r}: call "
-            f"shardwise.{name}.install() before"
+            f"{name} is already imported, from {getattr(present, '__file__', None)!r}; call "
+            f"shardwise.{name}.install() before the import"
         )
     # Spawned workers inherit sys.path. Their import of the original package finds the alias
     # package, which calls install() again.
@@ -62,7 +62,7 @@ def run_program(package: str, install: Callable[[], None]) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(
             f"usage: python -m shardwise.{package} (script.py | -m module) [arguments]\n"
-            f"Runs a program that imports {package}, with shardwise.{package} in its place.",
+            f"Runs a program with shardwise.{package} in place of {package}.",
             file=sys.stdout if arguments else sys.stderr,
         )
         return 0 if arguments else 2

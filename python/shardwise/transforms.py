@@ -21,49 +21,61 @@ class RandomResizedCrop(NamedTuple):
     """A crop of random area and shape, resized: Inception's."""
 
     size: Size
+    """Size of the result."""
     scale: Range = (0.08, 1.0)
-    """Fraction of the image's area."""
+    """Range of the crop's area, as a fraction of the image's."""
     ratio: Range = (3 / 4, 4 / 3)
-    """Width / height, log-uniform."""
+    """Range of width / height, uniform in the logarithm."""
 
 
 class Padding(NamedTuple):
     """Pixels added on each side."""
 
     top: int = 0
+    """Pixels above."""
     left: int = 0
+    """Pixels to the left."""
     bottom: int = 0
+    """Pixels below."""
     right: int = 0
+    """Pixels to the right."""
 
 
 class ColourJitter(NamedTuple):
     """The four adjustments in random order. Factors of 1 and turns of 0 change nothing."""
 
     probability: float = 1.0
+    """Probability that the image is changed."""
     brightness: Range = (1.0, 1.0)
+    """Range of the factor of brightness."""
     contrast: Range = (1.0, 1.0)
+    """Range of the factor of contrast."""
     saturation: Range = (1.0, 1.0)
+    """Range of the factor of saturation."""
     hue: Range = (0.0, 0.0)
-    """Fraction of a full turn of the hue circle, in [-0.5, 0.5]."""
+    """Range of the shift of hue, as a fraction of the colour circle, in [-0.5, 0.5]."""
 
 
 class Normalize(NamedTuple):
     """(x / 255 - mean) / std, by channel; ImageNet's by default."""
 
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    """Mean of each channel, on a scale where 255 is 1."""
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    """Standard deviation of each channel, on the same scale."""
 
 
 class RandomErasing(NamedTuple):
     """Overwrites a rectangle of the result; makes up to ten tries to find one that fits."""
 
     probability: float = 0.5
+    """Probability that a rectangle is erased."""
     scale: Range = (0.02, 0.33)
-    """Fraction of the image's area."""
+    """Range of the rectangle's area, as a fraction of the image's."""
     ratio: Range = (0.3, 3.3)
-    """Height / width, log-uniform."""
+    """Range of height / width, uniform in the logarithm."""
     value: Union[float, tuple[float, float, float]] = 0.0
-    """In units of the result, after normalisation."""
+    """Value written, in the result's own values, after normalisation."""
 
 
 class ImageTransform(NamedTuple):
@@ -84,88 +96,98 @@ class ImageTransform(NamedTuple):
     """
 
     random_resized_crop: Union[RandomResizedCrop, None] = None
+    """Random crop, resized. At most one of this, resize and resize_shorter_side may be set."""
     resize: Union[Size, None] = None
     """Size of both sides; the aspect ratio changes."""
     resize_shorter_side: int = 0
-    """The other side keeps the aspect ratio, rounded down. 0 means no such resize."""
+    """Length of the shorter side in pixels; the other keeps the aspect ratio, rounded down. 0
+    means: not resized."""
     padding: Union[Padding, None] = None
+    """Pixels added on the sides."""
     centre_crop: Union[Size, None] = None
-    """Smaller images are padded."""
+    """Size of the crop in the middle; a smaller image is padded."""
     random_crop: Union[Size, None] = None
-    """Smaller images are padded on both sides, each time by all that they lack."""
+    """Size of a crop at a random place; a smaller image is padded on both sides by what it
+    lacks."""
     horizontal_flip: float = 0.0
-    """A probability, like vertical_flip and grayscale."""
+    """Probability of mirroring left and right."""
     vertical_flip: float = 0.0
+    """Probability of mirroring top and bottom."""
     colour_jitter: Union[ColourJitter, None] = None
+    """Random change of colours."""
     grayscale: float = 0.0
+    """Probability of a gray image, with three equal channels."""
     normalize: Union[Normalize, None] = None
-    """For float types; without it, values are x / 255."""
+    """Normalisation of floats. Without it they are x / 255."""
     random_erasing: Union[RandomErasing, None] = None
+    """Random erasing of a rectangle."""
     fill: Union[int, tuple[int, int, int]] = 0
-    """Colour of padding."""
+    """Colour of padding, 0 to 255."""
     filter: str = "bilinear"
-    """The filter of resizes: "bilinear" or "bicubic", both antialiased."""
+    """Filter of resizes: "bilinear" or "bicubic", both antialiased."""
     type: str = "uint8"
-    """The type of the values: "uint8", "float32", "float16", "bfloat16" or "uint16". "uint16" gives
-    the stored values of PNG and PNM images with 16 bits per channel. Other images are then bad
-    samples, and steps that resize or change colours are not possible. All other types scale 16 bits
-    to 8."""
+    """Type of the values: "uint8", "float32", "float16" or "bfloat16", for which 16-bit images are
+    scaled to 8 bits; or "uint16", which keeps the values of 16-bit PNG and PNM, excludes resizing
+    and recolouring, and makes other images bad samples."""
     layout: str = "channels_first"
-    """The order of the axes: "channels_first" means [3, H, W], "channels_last" means [H, W, 3]."""
+    """Order of the axes: "channels_first" means [3, H, W], "channels_last" means [H, W, 3]."""
 
 
 class ImageDecoding(NamedTuple):
     """How images are decoded."""
 
     max_pixels: int = 1 << 28
-    """Largest image in pixels. Larger images are refused before memory is allocated. Images with a
-    side above 2^20 pixels are always refused."""
+    """Maximum pixels of an image, checked before memory is allocated. Sides of more than 2^20
+    pixels are refused, too."""
     strict: bool = False
-    """Refuse images with damaged codes or without an end marker. Without this option they are
-    accepted, like in Pillow."""
+    """Refuse damage that is forgiven by default, as by Pillow: damaged codes, a missing end."""
     apply_orientation: bool = False
-    """Rotate the image by its stored orientation, like Pillow's exif_transpose."""
+    """Turn the image by its orientation tag, like Pillow's exif_transpose."""
     scaling: str = "exact"
-    """When to decode JPEGs at 1/2, 1/4 or 1/8 of their size because a transform shrinks them.
-    "exact" means never. "not_smaller" means: only if the decoded image is not smaller than the
-    result. "fast" means: down to 3/4 of the result's size. Decoding is then faster, and gives
-    slightly different pixels."""
+    """How JPEGs that are reduced later are decoded: "exact" decodes the full size. "not_smaller"
+    decodes at 1/2, 1/4 or 1/8, but not below the result's size; "fast" down to 3/4 of it. The
+    reduced ones are faster, with other pixels."""
 
 
 class VideoClip(NamedTuple):
     """The frames of each video that a column has."""
 
     frames: int = 16
-    """Number of frames T in the clip, 1 to 65,536."""
+    """T, the number of frames, from 1 to 65,536."""
     every: int = 0
-    """0 means: the T frames are spread evenly over the n frames of the range, at the positions of
-    np.linspace(0, n - 1, T). Otherwise every every-th frame is taken."""
+    """Take each every-th frame. 0 means: spread the frames evenly over the range, like
+    np.linspace(0, n - 1, T)."""
     start: str = "first"
-    """Where the clip begins in the range: "first", "centre" or "random". Not possible with
-    every=0."""
+    """Place of the clip in the range: "first", "centre" or "random". Needs every."""
     begin_seconds: float = float("-inf")
-    """The range consists of the frames whose times are in [begin_seconds, end_seconds)."""
+    """Begin of the range: frames with times in [begin_seconds, end_seconds)."""
     end_seconds: float = float("inf")
+    """End of the range, exclusive."""
     refuse_short: bool = False
-    """If True, a video that is too short is a bad sample. If False, its last frame is repeated."""
+    """Treat a video that is too short as a bad sample. By default its last frame is repeated."""
     max_pixels: int = 1 << 26
+    """Maximum pixels of a frame."""
     max_frames: int = 1 << 24
+    """Maximum frames of a video."""
 
 
 class AudioClip(NamedTuple):
     """The part of each sound that a column has, and its format."""
 
     sample_rate: int = 0
-    """In Hz, after resampling. 0 means the stored rate."""
+    """Samples per second of the result, by resampling. 0 means: as stored."""
     channels: int = 0
-    """Number of channels after mixing. 0 means the stored number."""
+    """Channels of the result, by mixing. 0 means: as stored."""
     seconds: float = 0.0
-    """Length of the clip. 0 means the length of the range."""
+    """Length of the clip. 0 means: all of the range."""
     start: str = "first"
-    """Where the clip begins in the range: "first", "centre" or "random". Requires seconds."""
+    """Place of the clip in the range: "first", "centre" or "random". Needs seconds."""
     begin_seconds: float = float("-inf")
+    """Begin of the range in the sound, in seconds."""
     end_seconds: float = float("inf")
+    """End of the range, exclusive."""
     fixed_length: bool = False
-    """Give each row round(seconds * sample_rate) samples, padded with zeros. Requires seconds,
-    sample_rate and channels."""
+    """Make all rows round(seconds * sample_rate) samples long, with zeros after shorter sounds.
+    Needs seconds, sample_rate and channels."""
     max_samples: int = 1 << 28
+    """Maximum samples of a sound."""

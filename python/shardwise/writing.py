@@ -21,7 +21,7 @@ _NO_LIMIT = 1 << 62
 
 def _field_of(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidArgument(f"a field is named by a str, and not by {name!r}")
+        raise InvalidArgument(f"the name of a field must be a str, not {name!r}")
     return name
 
 
@@ -31,10 +31,10 @@ def _warn_of_loss(core: _core.ShardWriter, names: str, index: str | None, proces
         return
     lost = [f"the last {core.num_unfinished} of its {core.num_samples} samples are not written"]
     if index is not None:
-        lost.append(f"there is no index {index!r}")
+        lost.append(f"the index {index!r} was not made")
     warnings.warn(
-        f"a writer of {names!r} was not closed: {', and '.join(lost)}; write in a with block, or "
-        "call close()",
+        f"a writer of {names!r} was not closed: {', and '.join(lost)}; use a with block, or call "
+        "close()",
         stacklevel=2,
     )
 
@@ -47,7 +47,7 @@ class _Abandoned:
         self.num_samples = num_samples
 
     def write(self, key: str, fields: Mapping[str, Any]) -> None:
-        raise InvalidArgument("an exception has ended this writer: make another one")
+        raise InvalidArgument("an exception has ended this writer; make another one")
 
 
 class WithBlock:
@@ -102,7 +102,7 @@ class _Writer(WithBlock):
         require("sample", sample, Mapping, 'give a dict of "__key__" and of values by field')
         if "__key__" not in sample:
             raise InvalidArgument(
-                "a sample has a \"__key__\"; this one has " + ", ".join(map(str, sample))
+                "a sample needs a \"__key__\"; this one has " + ", ".join(map(str, sample))
             )
         fields = {
             name: encoded(name, value, self._encoders)
@@ -111,7 +111,7 @@ class _Writer(WithBlock):
         }
         key = sample["__key__"]
         if not isinstance(key, str):
-            raise InvalidArgument(f"a key is a str, and not {key!r}")
+            raise InvalidArgument(f"a key must be a str, not {key!r}")
         self._core.write(key, fields)
 
     def close(self) -> None:
@@ -128,7 +128,8 @@ class _Writer(WithBlock):
             return
         if not paths:
             raise InvalidArgument(
-                f"no sample was written: {self._names!r}; so there is no index {self._index!r}"
+                f"no sample was written: {self._names!r}, so the index {self._index!r} was not "
+                "made; write at least one sample"
             )
         from .building import index
 
@@ -223,7 +224,7 @@ class TarWriter(_Writer):
 
     def _finish(self, paths: list[str]) -> None:
         if not paths:
-            raise InvalidArgument(f"no sample was written: {self._names!r}")
+            raise InvalidArgument(f"no sample was written: {self._names!r}; write at least one")
         self._take_place(paths[0])
         super()._finish([self._names])
 
@@ -246,14 +247,16 @@ class TarWriter(_Writer):
 
 
 def _there_already(path: str) -> InvalidArgument:
-    return InvalidArgument(f"the file is there already: {path!r}; or give replace=True")
+    return InvalidArgument(
+        f"the file already exists: {path!r}; choose another name, or give replace=True"
+    )
 
 
 def _refuse_compressed(path: str) -> None:
     if path.endswith((".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")):
         raise InvalidArgument(
-            f"shards are written uncompressed, so that samples can be read in place: {path!r}; "
-            "end the name in .tar, and compress fields where that pays"
+            f"compressed shards are not written, because samples are read in place: {path!r}; end "
+            "the name in .tar, and compress single fields"
         )
 
 
@@ -282,7 +285,7 @@ def pack(
     Raises NotFound (no folder, no sample), InvalidArgument, OSError.
     """
     if (images is None) == (files is None):
-        raise InvalidArgument("what is to be packed is one of images and files: give one of them")
+        raise InvalidArgument("pack() needs either images or files; give one of them")
     folder = images if images is not None else files
     assert folder is not None
     samples, classes, left_out = _core.list_to_pack(path_of(folder), images is not None)

@@ -43,12 +43,12 @@ void require_same_count(const Sampler& sampler, const BatchRule& rule, std::uint
   };
   if (count(sizes.least) == count(sizes.most)) return;
   throw InvalidArgument(
-      "one rank would have " + std::to_string(count(sizes.most)) + " batches of " +
-          std::to_string(rule.size) + ", another " + std::to_string(count(sizes.least)),
-      "training in step would hang",
-      "give the DataLoader batch_sampler=shardwise.torch.BatchSampler(sampler, batch_size), which "
-      "makes them even and repeats nothing, or the sampler allow_uneven=True if no rank waits for "
-      "another");
+      "the ranks would have different numbers of batches: " + std::to_string(count(sizes.most)) +
+          " batches of " + std::to_string(rule.size) + ", another " +
+          std::to_string(count(sizes.least)),
+      "training that waits for all ranks would hang",
+      "give the DataLoader batch_sampler=shardwise.torch.BatchSampler(sampler, batch_size), or, if "
+      "ranks do not wait for each other, the sampler allow_uneven=True");
 }
 
 // In an exact order each rank has k or k + 1 samples. The ranks' numbers of batches differ only if
@@ -76,12 +76,12 @@ BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule, std::uint64_
   any_splits_ = ceil_div(sizes.least, rule.size) < count_;
   splits_ = ceil_div(size - first, rule.size) < count_;
   if (any_splits_ && (sizes.least + 1 != sizes.most || sizes.least == 0 || rule.size == 1)) {
-    throw InvalidArgument(
-        "the ranks cannot have the same number of batches",
-        "one has " + std::to_string(sizes.most) + " samples, another " +
-            std::to_string(sizes.least) + ", in batches of " + std::to_string(rule.size),
-        "choose even=False if the ranks need not step together; else a larger batch, fewer ranks, "
-        "or tail=\"drop\" or \"pad\" of the order");
+    throw InvalidArgument("the ranks cannot have the same number of batches",
+                          "one has " + std::to_string(sizes.most) + " samples, another " +
+                              std::to_string(sizes.least) + ", in batches of " +
+                              std::to_string(rule.size),
+                          "choose a larger batch, fewer ranks, or tail=\"drop\" or \"pad\" of the "
+                          "order, or, if ranks do not wait for each other, even=False");
   }
 }
 
@@ -118,12 +118,11 @@ ResumeToken BatchPlan::token_after(const Sampler& sampler, std::uint64_t num_bat
   const std::uint64_t ranks = sampler.world_size() / sampler.replicas();
   if (any_splits_ && num_batches + 1 == count_) {
     if (sampler.order().balance_bytes || std::holds_alternative<Wids>(sampler.order().kind)) {
-      throw InvalidArgument(
-          "no token can stand before the last step",
-          "epoch " + std::to_string(sampler.epoch()) + ", after " + std::to_string(num_batches) +
-              " batches",
-          "with balance_bytes, and in the order of wids, take it a step earlier or "
-          "at the end");
+      throw InvalidArgument("no token exists before the last step",
+                            "epoch " + std::to_string(sampler.epoch()) + ", after " +
+                                std::to_string(num_batches) + " batches",
+                            "with balance_bytes, and in the order of wids, take the token a step "
+                            "earlier or at the end");
     }
     return Access::token_at(sampler, all - ranks);
   }

@@ -117,7 +117,7 @@ const Batch::Array& rows_of_bytes(const BatchObject& self, nb::str name) {
     throw InvalidArgument(
         "the rows of this column are not bytes",
         in_quotes(array.name()) + " has values of " + std::string(to_string(array.dtype())),
-        "batch[name] has them as an array");
+        "use batch[name], which is an array");
   }
   return array;
 }
@@ -165,15 +165,15 @@ std::string shown_in_python(const BatchObject& self) {
 void add_batches(nb::module_& module) {
   nb::class_<BatchObject>(
       module, "Batch", nb::is_weak_referenceable(), nb::is_final(),
-      "What a Loader delivers: the rows of one step of one rank, as named arrays.\n\n"
-      "``batch[\"jpg\"]`` is a NumPy array over the batch's memory, which it keeps: no copy, and "
-      "it "
-      "may be written to. It may outlive the batch and the loader. When the batch and all arrays "
-      "of it are gone, its memory is used for another one: so what reads an array behind Python's "
-      "back, as a copy to a GPU with non_blocking=True, must end first.\n\n"
-      "``len(batch)`` is its number of rows: 0 in the last step of a rank that has nothing left "
-      "while others have. The rows are the same in every array, but for packed ones (see "
-      "ByLength). ``dict(batch)`` has all arrays.")
+      "The rows of one step of one rank, as named arrays.\n\n"
+      "``batch[\"jpg\"]`` is a NumPy array over the batch's memory, without a copy. "
+      "It may be written to, and may outlive the batch and the loader. ``len(batch)``"
+      " is the number of rows: 0 in the last steps of a rank whose samples ended "
+      "before those of others. All arrays have the same rows, except packed ones (see"
+      " ByLength). ``dict(batch)`` has all arrays.\n\n"
+      "Memory: another batch reuses it when this batch and all its arrays are gone. "
+      "End every read that Python does not see before that, e.g. a copy to a GPU with"
+      " non_blocking=True.")
       .def("__len__", [](const BatchObject& self) { return self.batch.size(); })
       .def(
           "__getitem__",
@@ -181,9 +181,9 @@ void add_batches(nb::module_& module) {
             return column<nb::numpy>(array_of(self, name));
           },
           "name"_a, nb::sig("def __getitem__(self, name: str) -> typing.Any"),
-          "A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. bfloat16, "
-          "which NumPy has not, comes as uint16. Raises NotFound, with the columns that there "
-          "are.")
+          "A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. "
+          "bfloat16, which NumPy lacks, is returned as uint16. Raises NotFound, which "
+          "names the columns.")
       .def(
           "__contains__",
           [](const BatchObject& self, nb::handle name) {
@@ -196,7 +196,7 @@ void add_batches(nb::module_& module) {
             return false;
           },
           "name"_a, nb::sig("def __contains__(self, name: object) -> bool"))
-      .def("keys", &names, nb::sig("def keys(self) -> list[str]"), "Names of its columns.")
+      .def("keys", &names, nb::sig("def keys(self) -> list[str]"), "Names of the columns.")
       .def(
           "text",
           [](const BatchObject& self, nb::str name) {
@@ -205,15 +205,15 @@ void add_batches(nb::module_& module) {
             });
           },
           "name"_a, nb::sig("def text(self, name: str) -> list[str]"),
-          "The rows of a column of text, JSON, keys or bytes. What is not UTF-8 becomes surrogates "
-          "(surrogateescape).")
+          "The rows of a column of text, JSON, keys or bytes as str. Bytes that are not "
+          "UTF-8 become surrogates (surrogateescape).")
       .def(
           "bytes",
           [](const BatchObject& self, nb::str name) {
             return rows(rows_of_bytes(self, name), &PyBytes_FromStringAndSize);
           },
           "name"_a, nb::sig("def bytes(self, name: str) -> list[builtins.bytes]"),
-          "The rows of such a column, copied.")
+          "The rows of a column of text, JSON, keys or bytes, copied.")
       .def(
           "torch",
           [](const BatchObject& self, nb::str name) {
@@ -230,8 +230,7 @@ void add_batches(nb::module_& module) {
             }
             return all;
           },
-          nb::sig("def tensors(self) -> dict[str, typing.Any]"),
-          "All columns, as torch() has them.")
+          nb::sig("def tensors(self) -> dict[str, typing.Any]"), "All columns, each as by torch().")
       .def_prop_ro(
           "samples",
           [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.samples()); },
@@ -241,8 +240,8 @@ void add_batches(nb::module_& module) {
           "positions",
           [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.positions()); },
           nb::sig("def positions(self) -> numpy.typing.NDArray[numpy.int64]"),
-          "The position of each row in the epoch, counted over all ranks as if nothing were left "
-          "out.")
+          "The position of each row in the epoch, over all ranks, with left-out samples "
+          "counted.")
       .def("__repr__", &shown_in_python);
 }
 

@@ -269,34 +269,34 @@ void add_building(nb::module_& module) {
   module.def(
       "at_home", [](const std::string& path) { return at_home(path); }, "path"_a,
       nb::sig("def at_home(path: str) -> str"),
-      "The path with this user's home folder for a leading ~.");
+      "The path with a leading ~ replaced by the home folder.");
   module.def("index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
              "unique_keys"_a, "policies"_a.none(), "forget"_a, "drop_missing"_a, "accept_times"_a,
              "threads"_a.none(), "part"_a.none(), "progress"_a.none(), "cache"_a.none(),
              nb::sig("def index(output: str, sources: list[str], **options: typing.Any) -> "
                      "shardwise.records.BuildReport"),
-             "What shardwise.index() calls.");
+             "Implements shardwise.index().");
   module.def(
       "update", &update, "path"_a, nb::kw_only(), "drop_missing"_a, "accept_times"_a,
       "threads"_a.none(), "progress"_a.none(), "cache"_a.none(),
       nb::sig("def update(path: str, **options: typing.Any) -> shardwise.records.BuildReport"),
-      "What shardwise.update() calls.");
+      "Implements shardwise.update().");
   module.def("merge", &merge, "output"_a, "parts"_a,
              nb::sig("def merge(output: str, parts: list[str]) -> shardwise.records.BuildReport"),
-             "What shardwise.merge() calls.");
+             "Implements shardwise.merge().");
   module.def("verify", &verify, "path"_a, nb::kw_only(), "full"_a, "progress"_a.none(),
              "cache"_a.none(),
              nb::sig("def verify(path: str, **options: typing.Any) -> list[tuple[int, str]]"),
-             "What shardwise.verify() calls.");
+             "Implements shardwise.verify().");
   module.def(
       "query", &query, "path"_a, "sql"_a,
       nb::sig("def query(path: str, sql: str) -> tuple[list[str], list[tuple[typing.Any, ...]]]"),
-      "What shardwise.query() calls.");
+      "Implements shardwise.query().");
   module.def("plan", &plan, "data"_a, nb::kw_only(), "order"_a, "world_size"_a, "batch_size"_a,
              "nodes"_a, "cache_bytes"_a, "epochs"_a, "first_epoch"_a,
              nb::sig("def plan(data: Dataset, **options: typing.Any) -> "
                      "shardwise.records.FetchPlan"),
-             "What shardwise.plan() calls.");
+             "Implements shardwise.plan().");
 }
 
 }  // namespace shardwise::python

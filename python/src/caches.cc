@@ -78,10 +78,9 @@ std::function<std::string(const std::string&)> resolver_of(Kept function) {
     call_python([&] { has_returned = call_for_url(kept.get(), url, found, type); });
     if (!has_returned) throw_raised();
     if (found) return *std::move(found);
-    throw InvalidArgument("the resolver gave no URL",
-                          "for " + in_quotes(redacted_url(url)) + " (but " + type + ")",
-                          "give a whole one as a str; the one that it was given, if nothing is to "
-                          "change");
+    throw InvalidArgument("the resolver returned no URL",
+                          "for " + in_quotes(redacted_url(url)) + ", but " + type + "",
+                          "return an absolute URL as a str; return the given URL to keep it");
   };
 }
 
@@ -134,37 +133,42 @@ PyType_Slot slots[] = {
 void add_caches(nb::module_& module) {
   nb::class_<CacheObject>(
       module, "ShardCache", nb::type_slots(slots), nb::is_weak_referenceable(),
-      "A directory with a byte budget, in which shards that cannot be read where they lie (remote "
-      "ones, compressed ones) are kept, shared by all processes of a machine. A shard is fetched "
-      "once, however many ask for it. Any thread may use it, and a forked child.\n\n"
-      "The directory is made if there is none. budget_bytes: what the shards in it may take "
-      "together. bypass_large: a shard that is larger than the budget is fetched each time, "
-      "instead "
-      "of being an error. read_only: nothing is written to the directory, and a shard that is not "
-      "there is an error; so it is by itself where this user may not write to a directory of its "
-      "own or root's. Another user's directory is read only if this is given. group_shared: "
-      "members "
-      "of the directory's group read and write it; all give this. metrics_file: where what this "
-      "process does with the cache is written in Prometheus' text format; a process that gets the "
-      "cache by pickle writes none. allow_pipe: URLs `pipe:command` are run; only for URLs that "
-      "you wrote "
-      "yourself.\n\n"
-      "How files are fetched, by index(), update() and verify() too, which take the cache for "
-      "this: "
-      "http_headers (\"Name: value\"), bearer_token_file (read again for each shard; sent over "
-      "https alone, or with bearer_token_loopback over http to this machine, too) and netrc_file "
-      "say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to "
-      "one host at a time; shard_connections: requests at a time for one large shard; retry_for: "
-      "seconds for which a fetch is tried again while its server is "
-      "away, refuses for now, or sends what is wrong (0: one try); no_sign_request: s3:// is read "
-      "without keys. url_base: a dict; URLs "
-      "that "
-      "begin with a key are fetched from its value. resolve: a function that is given a URL, and "
-      "gives the one to fetch it from, as one that it signs; called before each fetch, by any "
-      "thread. What is in the cache is found by the URLs in the index, wherever they were "
-      "fetched.\n\n"
-      "It pickles, and so does a dataset over it, with these options, headers included; not with "
-      "resolve.")
+      "A directory with a byte budget for shards that cannot be read in place: remote"
+      " and compressed ones. All processes of a machine share it, and each shard is "
+      "fetched once.\n\n"
+      "directory: is made if it does not exist.\n"
+      "budget_bytes: maximum bytes of the shards in it.\n"
+      "bypass_large: fetch a shard that is larger than the budget at each use, "
+      "instead of failing.\n"
+      "read_only: write nothing to the directory; a shard that is missing there is an"
+      " error. Needed for the directory of another user; implied if this user cannot "
+      "write to a directory that this user or root owns.\n"
+      "group_shared: members of the directory's group read and write it. All of them "
+      "set this.\n"
+      "metrics_file: write the counts of this process to this file, in Prometheus' "
+      "text format. A process that gets the cache by pickle writes none.\n"
+      "allow_pipe: run the commands of ``pipe:`` URLs. Set it only for URLs that you "
+      "wrote yourself.\n\n"
+      "Options of fetches; index(), update() and verify() use them, too:\n\n"
+      "http_headers: headers of each http and https request, each \"Name: value\".\n"
+      "bearer_token_file: file with a token, read again for each shard, and sent over"
+      " https only.\n"
+      "bearer_token_loopback: send the token over http to this machine, too.\n"
+      "netrc_file: file with users and passwords by host.\n"
+      "ca_file: certificates of the authorities to trust, in PEM.\n"
+      "host_connections: maximum transfers from one host at a time. 0 means: no "
+      "limit.\n"
+      "shard_connections: requests at a time for one large shard.\n"
+      "retry_for: seconds for which a fetch is retried after a temporary failure or "
+      "wrong content. 0 means: one attempt.\n"
+      "no_sign_request: read s3:// without keys.\n"
+      "url_base: a dict; URLs that begin with a key are fetched from its value. "
+      "Shards in the cache are found by the URLs of the index.\n"
+      "resolve: a function from a URL to the URL to fetch it from, e.g. a signed one."
+      " Any thread calls it, before each fetch.\n\n"
+      "Threads: any thread may use it, and a forked child.\n"
+      "Pickling: it pickles with these options, including headers, and so does a "
+      "dataset over it; but not with resolve.")
       .def(
           "__init__",
           [](CacheObject* self, const std::string& directory, std::uint64_t budget_bytes,
@@ -248,20 +252,23 @@ void add_caches(nb::module_& module) {
             return nb::module_::import_("shardwise.caches").attr("reference")(self);
           },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
-      .def_prop_ro("directory",
-                   [](const CacheObject& self) { return self.cache->options().directory; })
-      .def_prop_ro("budget_bytes",
-                   [](const CacheObject& self) { return self.cache->options().budget_bytes; })
+      .def_prop_ro(
+          "directory", [](const CacheObject& self) { return self.cache->options().directory; },
+          "The directory.")
+      .def_prop_ro(
+          "budget_bytes",
+          [](const CacheObject& self) { return self.cache->options().budget_bytes; },
+          "Maximum bytes of the shards in it.")
       .def_prop_ro(
           "options", [](const CacheObject& self) { return self.given; },
           nb::sig("def options(self) -> tuple[tuple[str, typing.Any], ...] | None"),
-          "Of what another process makes the same cache, beside directory and budget, as pairs of "
-          "names and values; None if it cannot, for the sake of `resolve`.")
+          "Options with which another process can open the same cache, beside directory "
+          "and budget: pairs of name and value. None if there is a `resolve` function.")
       .def_prop_ro(
           "used_bytes", [](const CacheObject& self) { return self.cache->used_bytes(); },
-          "Bytes of all shards in it, those that are being fetched included.")
+          "Bytes of all shards in it, including those being fetched.")
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, int]"),
-           "Counts of what this process did with it.\n\n"
+           "Counts of the work of this process.\n\n"
            ">>> cache = shardwise.ShardCache(\"cache\", budget_bytes=1 << 30)\n"
            ">>> cache.stats()[\"fetched\"], cache.used_bytes\n"
            "(0, 0)")
@@ -272,14 +279,14 @@ void add_caches(nb::module_& module) {
                 [&](const CancelToken&) { return self.cache->prune(max_bytes).bytes; });
           },
           "max_bytes"_a,
-          "Removes shards that were not used lately until the others take ``max_bytes`` or less; "
-          "gives the bytes that were removed. Shards in use stay.");
+          "Removes the least recently used shards until the others take at most "
+          "``max_bytes``. Shards in use stay. Returns the removed bytes.");
   module.def(
       "without_secrets",
       [](const NameArgument& place) { return name_object(without_secrets(place.bytes)); },
       "place"_a, nb::sig("def without_secrets(place: str) -> str"),
-      "A path as it is; a URL without its user, password and the values of its query; of a command "
-      "the program alone.");
+      "A path unchanged; a URL without user, password and the values of its query; of"
+      " a command, only the program.");
 }
 
 }  // namespace shardwise::python

@@ -213,17 +213,17 @@ Column column_over(const ColumnObject& column, const Parts& parts) {
 
 void add_columns(nb::module_& module) {
   nb::class_<ColumnObject>(module, "Column", nb::type_slots(slots), nb::is_final(),
-                           "What a Loader makes of each sample: one array of its batches. Columns "
-                           "are made by the functions of shardwise.columns. Immutable.")
+                           "An array of each batch, with one row per sample. The functions of "
+                           "shardwise.columns make columns. Immutable.")
       .def_prop_ro(
           "name", [](const ColumnObject& self) { return name_object(self.column.name()); },
-          nb::sig("def name(self) -> str"))
+          nb::sig("def name(self) -> str"), "Name of the array in a batch.")
       .def(
           "named",
           [](const ColumnObject& self, const NameArgument& name) {
             return ColumnObject{self.column.named(name.bytes), self.function, self.made_from};
           },
-          "name"_a, "The same column under another name.")
+          "name"_a, "This column under another name.")
       .def(
           "_made_from",
           [](const ColumnObject& self, nb::tuple how) {
@@ -242,7 +242,7 @@ void add_columns(nb::module_& module) {
           [](const ColumnObject& self) {
             return std::string(to_string(self.column.maker()->dtype()));
           },
-          "The type of its values, as NumPy names it; \"bfloat16\", too.")
+          "Type of its values, named as in NumPy, or \"bfloat16\".")
       .def("__repr__", [](const ColumnObject& self) {
         return "<shardwise.columns.Column " + in_quotes(self.column.name()) + " of " +
                std::string(to_string(self.column.maker()->dtype())) + ">";

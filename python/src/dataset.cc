@@ -64,8 +64,8 @@ nb::object slice(const DatasetObject& self, PyObject* slice) {
   const Py_ssize_t count =
       PySlice_AdjustIndices(static_cast<Py_ssize_t>(self.data.size()), &start, &stop, step);
   if (step < 0) {
-    throw InvalidArgument("a view of a dataset has the samples in their order", "",
-                          "for another order go through numbers: (ds[i] for i in reversed(...))");
+    throw InvalidArgument("a view of a dataset keeps the order of the samples", "",
+                          "for another order use [ds[i] for i in reversed(...)]");
   }
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -78,10 +78,9 @@ nb::object slice(const DatasetObject& self, PyObject* slice) {
 nb::object numbered(const DatasetObject& self, nb::handle asked) {
   std::vector<std::uint64_t> numbers = sample_numbers(asked, self.data);
   if (!std::is_sorted(numbers.begin(), numbers.end())) {
-    throw InvalidArgument("a view of a dataset has the samples in their order",
-                          "these numbers are not ascending",
-                          "for samples in another order use [ds[i] for i in numbers]; select() "
-                          "takes numbers in any order, and sorts them");
+    throw InvalidArgument(
+        "a view of a dataset keeps the order of the samples", "these numbers are not ascending",
+        "for another order use [ds[i] for i in numbers]; select() sorts the numbers");
   }
   return select_numbers(self, std::move(numbers));
 }
@@ -100,7 +99,7 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
         if (PySlice_Check(key) != 0) return slice(object, key).release().ptr();
         if (is_number(key)) return get_sample(self, sample_number(key, object.data));
         if (PyUnicode_Check(key) != 0 || PyBytes_Check(key) != 0) {
-          PyErr_SetString(PyExc_TypeError, "a dataset is indexed by numbers; get() takes a key");
+          PyErr_SetString(PyExc_TypeError, "a dataset is indexed by numbers; use get() for a key");
           return nullptr;
         }
         return numbered(object, key).release().ptr();
@@ -225,7 +224,7 @@ nb::object listed(nb::handle which) {
 
 nb::object select(const DatasetObject& self, nb::handle given, const std::string& missing) {
   if (missing != "error" && missing != "skip") {
-    throw InvalidArgument("an option has no valid value", "missing=" + in_quotes(missing),
+    throw InvalidArgument("an option is not valid", "missing=" + in_quotes(missing),
                           "choose one of: error, skip");
   }
   const nb::object which = listed(given);
@@ -337,8 +336,8 @@ nb::bytes fingerprint_bytes(const Hash128& fingerprint) {
 nb::tuple reference(const DatasetObject& self) {
   if (self.opening.is_none()) {
     throw Error(ErrorCode::kUnsupported, "this dataset cannot be pickled", "",
-                "its cache or its fetchers are objects of this process; give shardwise.open() the "
-                "cache's directory");
+                "give shardwise.open() the cache's directory, because the cache or its fetchers "
+                "are objects of this process");
   }
   return nb::make_tuple(self.opening, fingerprint_bytes(self.data.index().fingerprint()));
 }
@@ -374,10 +373,10 @@ void CacheWatch::missed(const Dataset& data) {
   is_silent_ = true;
   const auto warning = small_cache_warning(data, *make_sampler(data, {.kind = Resampled{}}), {});
   if (!warning) return;  // this data fits: the evicted shards belong to other data
-  const std::string text = std::to_string(asked_) + " samples were asked for by number, and " +
-                           std::to_string(missed_) + " times a shard was not at hand: " + *warning +
-                           "; shardwise.Loader and the samplers of shardwise.torch " +
-                           "have such orders";
+  const std::string text = std::to_string(asked_) + " samples were read by number, and " +
+                           std::to_string(missed_) + " of them had to open a shard; " + *warning +
+                           "; use the orders of shardwise.Loader or of the " +
+                           "samplers of shardwise.torch";
   if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) != 0) nb::raise_python_error();
 }
 
@@ -418,16 +417,18 @@ const Dataset& dataset_of(nb::handle dataset) { return dataset_object_of(dataset
 void add_datasets(nb::module_& module) {
   nb::class_<DatasetObject>(
       module, "Dataset", nb::type_slots(slots), nb::is_weak_referenceable(), nb::is_final(),
-      "The samples of an index, by number and by key, read in place. shardwise.open() makes "
-      "one.\n\n"
-      "``ds[i]`` is the sample with this number (``ds[-1]`` the last), ``len(ds)`` their number, "
-      "``key in ds`` whether there is one of that key. ``ds[a:b]``, ``ds[numbers]``, where() and "
-      "select() are views: datasets of some of the samples, numbered from 0 in the order of the "
-      "index, at 8 bytes a sample.\n\n"
-      "Any thread may use it; one that waits for a shard lets the others run. After fork() the "
-      "child may go on using it. Pickled, it is a reference: the index's absolute path, its "
-      "fingerprint, the options, and how the view was made. Where another index lies at that path, "
-      "unpickling raises Mismatch.\n\n"
+      "The samples of an index, by number and by key, read in place; made by "
+      "shardwise.open().\n\n"
+      "``ds[i]`` is the sample with this number (``ds[-1]`` the last one), "
+      "``len(ds)`` the number of samples. ``key in ds`` tells whether a sample has "
+      "this key. ``ds[a:b]``, ``ds[numbers]``, where() and select() are views: "
+      "datasets of some of the samples, numbered from 0 in the order of the index.\n\n"
+      "Threads: any thread may use it. While one waits for a shard, other threads "
+      "run. After fork() the child may continue to use it.\n"
+      "Memory: 8 bytes per sample of a view.\n"
+      "Pickling: a reference to the index: its absolute path and fingerprint, the "
+      "options, and the view. Unpickling raises Mismatch if the index at that path is"
+      " another.\n\n"
       ">>> ds = shardwise.open(\"train.idx\")\n"
       ">>> len(ds), ds[42].key, \"000042\" in ds\n"
       "(400, '000042', True)\n"
@@ -436,31 +437,29 @@ void add_datasets(nb::module_& module) {
       .def_prop_ro(
           "fingerprint",
           [](const DatasetObject& self) { return to_string(self.data.fingerprint()); },
-          "32 hexadecimal digits, the same for the same samples in the same order.")
+          "Identifies the samples and their order: 32 hexadecimal digits.")
       .def_prop_ro("version", &version,
-                   "32 hexadecimal digits, the same while the index says the same of every shard: "
-                   "size, time (not with accept_times) or what its server calls its version, "
-                   "samples and metadata. A shard that is edited and indexed again may keep the "
-                   "fingerprint, but gives another version. Some us a shard.")
+                   "Identifies the exact content of the index: 32 hexadecimal digits over each "
+                   "shard's size, time (unless accept_times) or server version, samples and "
+                   "metadata. An edited shard that is indexed again gives another version, "
+                   "possibly with the same fingerprint.")
       .def_prop_ro(
           "path", [](const DatasetObject& self) { return name_object(self.data.index().path()); },
-          nb::sig("def path(self) -> str"), "The path of its index.")
+          nb::sig("def path(self) -> str"), "Path of the index.")
       .def_prop_ro(
           "is_view", [](const DatasetObject& self) { return self.data.is_view(); },
           "True if it is a view of some samples.")
-      .def_prop_ro("columns", &column_names,
-                   "Names of the metadata columns that the index was built with.")
-      .def(
-          "sample_keys", &sample_keys, "numbers"_a = nb::none(),
-          nb::sig("def sample_keys(self, numbers: typing.Any = None) -> list[str]"),
-          "The keys of these samples, of all by default. No shard is opened. Raises OutOfRange.\n\n"
-          ">>> ds.sample_keys([42, 7])\n"
-          "['000042', '000007']")
+      .def_prop_ro("columns", &column_names, "Names of the metadata columns of the index.")
+      .def("sample_keys", &sample_keys, "numbers"_a = nb::none(),
+           nb::sig("def sample_keys(self, numbers: typing.Any = None) -> list[str]"),
+           "Keys of these samples, by default of all. Opens no shard. Raises OutOfRange.\n\n"
+           ">>> ds.sample_keys([42, 7])\n"
+           "['000042', '000007']")
       .def("column", &column, "name"_a, "numbers"_a = nb::none(),
            nb::sig("def column(self, name: str, numbers: typing.Any = None) -> "
                    "list[int | float | str | bytes | None]"),
-           "The values in a metadata column of these samples, of all by default. No shard is "
-           "opened. Raises NotFound, OutOfRange.\n\n"
+           "Values of these samples in a metadata column, by default of all. Opens no "
+           "shard. Raises NotFound, OutOfRange.\n\n"
            ">>> ds.column(\"cls\", [7, 18])\n"
            "[7, 8]")
       .def(
@@ -470,15 +469,15 @@ void add_datasets(nb::module_& module) {
           },
           "column"_a,
           nb::sig("def numbers(self, column: str) -> numpy.typing.NDArray[numpy.float64]"),
-          "A metadata column of numbers, one for each sample. Raises NotFound; InvalidArgument if "
-          "a value is no number. Needs NumPy.\n\n"
+          "A metadata column of numbers, one per sample. Raises NotFound; InvalidArgument"
+          " if a value is not a number. Needs NumPy.\n\n"
           ">>> ds.numbers(\"cls\")[:3].tolist()\n"
           "[0.0, 1.0, 2.0]")
       .def("sizes", &sizes, "field"_a, "numbers"_a = nb::none(),
            nb::sig("def sizes(self, field: str, numbers: typing.Any = None) -> "
                    "numpy.typing.NDArray[numpy.int64]"),
-           "The bytes of a field of these samples, of all by default; 0 where a sample has no such "
-           "field. No shard is opened. Needs NumPy.\n\n"
+           "Sizes of a field in these samples, by default in all; 0 if a sample lacks the "
+           "field. Opens no shard. Needs NumPy.\n\n"
            ">>> ds.sizes(\"txt\", [5, 42]).tolist()\n"
            "[5, 6]")
       .def(
@@ -488,13 +487,15 @@ void add_datasets(nb::module_& module) {
           },
           "numbers"_a,
           nb::sig("def samples(self, numbers: typing.Any) -> collections.abc.Iterator[Sample]"),
-          "The samples with these numbers, one after another, in this order; one may come twice: "
-          "``for sample in ds.samples(numbers)``. Each is as ``ds[i]`` gives it, and lives as "
-          "long. Records and first bytes of those that follow are on their way into the CPU's "
-          "caches meanwhile, and up to 1,024 of the shards it met stay open: quicker than "
-          "``ds[i]`` where samples are tiny and in random order. One thread goes through it, once. "
-          "Raises OutOfRange at once; what ``ds[i]`` raises when a sample's turn comes, and then "
-          "goes on behind it.")
+          "Iterates over the samples with these numbers, in this order; numbers may "
+          "repeat: ``for sample in ds.samples(numbers)``. Each sample is like that of "
+          "``ds[i]``.\n\n"
+          "Cost: faster than ``ds[i]`` for small samples in random order, because it "
+          "prefetches the next samples into the CPU's caches, and keeps up to 1,024 "
+          "shards open.\n"
+          "Threads: one thread uses the iterator, once.\n"
+          "Errors: OutOfRange at once; the errors of ``ds[i]`` at the sample, after which"
+          " the iteration may continue.")
       .def(
           "__getitems__",
           [](nb::handle_t<DatasetObject> self, nb::handle numbers) {
@@ -502,19 +503,19 @@ void add_datasets(nb::module_& module) {
             return nb::list(samples_of(self, numbers));
           },
           "numbers"_a, nb::sig("def __getitems__(self, numbers: typing.Any) -> list[Sample]"),
-          "What torch's DataLoader asks for: the samples of a batch.")
+          "The samples of a batch, as a list; called by torch's DataLoader.")
       .def("gather", &gather, "numbers"_a, "field"_a,
            nb::sig("def gather(self, numbers: typing.Any, field: str) -> "
                    "tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]"),
-           "Copies one field of many samples into one array: ``(offsets, data)``, where that of "
-           "``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises NotFound if a sample has "
-           "no such field; StaleIndex, OSError. Needs NumPy.\n\n"
+           "Copies one field of many samples into one array. Returns ``(offsets, data)``: "
+           "the field of ``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises "
+           "NotFound if a sample lacks the field; StaleIndex, OSError. Needs NumPy.\n\n"
            ">>> offsets, data = ds.gather([42, 5], \"txt\")\n"
            ">>> offsets.tolist(), bytes(data)\n"
            "([0, 6, 11], b'no. 42no. 5')")
       .def("find_number", &number_of, "key"_a,
            nb::sig("def find_number(self, key: str) -> int | None"),
-           "The number of the first sample with this key, or None. No shard is opened.")
+           "Number of the first sample with this key, or None. Opens no shard.")
       .def("find", &find, "key"_a, nb::sig("def find(self, key: str) -> Sample | None"),
            "The first sample with this key, or None.")
       .def("get", &get, "key"_a, nb::sig("def get(self, key: str) -> Sample"),
@@ -524,39 +525,40 @@ void add_datasets(nb::module_& module) {
       .def("where", &where, "condition"_a, "first"_a = nb::none(), "last"_a = nb::none(),
            nb::sig("def where(self, condition: str, first: int | None = None, "
                    "last: int | None = None) -> Dataset"),
-           "A view of the samples for which an SQL condition over the table samples holds, as "
-           "``ds.where(\"cls = 7 AND width >= 256\")``; only of those in [first, last), if these "
-           "are given. Raises InvalidArgument with SQLite's reason. Some 0.3 us a sample.\n\n"
+           "A view of the samples for which an SQL condition on the table samples is true,"
+           " e.g. ``ds.where(\"cls = 7 AND width >= 256\")``. first, last: only samples in"
+           " [first, last). Raises InvalidArgument with SQLite's reason. Cost: about 0.3 "
+           "us per sample.\n\n"
            ">>> sevens = ds.where(\"cls = 7\")\n"
            ">>> len(sevens), sevens[1].key\n"
            "(40, '000017')")
-      .def(
-          "select", &select, "which"_a, "missing"_a = "error",
-          nb::sig("def select(self, which: typing.Any, missing: str = 'error') -> Dataset"),
-          "A view of the samples with these numbers, or keys (str, in any iterable), in any order: "
-          "in the view they are in the index's order. With missing=\"skip\" keys that no sample "
-          "has "
-          "are left out. Raises OutOfRange, NotFound; InvalidArgument if one is named twice.\n\n"
-          ">>> [sample.key for sample in ds.select([9, 3])]\n"
-          "['000003', '000009']")
+      .def("select", &select, "which"_a, "missing"_a = "error",
+           nb::sig("def select(self, which: typing.Any, missing: str = 'error') -> Dataset"),
+           "A view of the samples with these numbers or keys (any iterable), which are "
+           "sorted in the order of the index. missing: \"error\", or \"skip\" to leave out"
+           " unknown keys. Raises OutOfRange, NotFound; InvalidArgument if a sample is "
+           "named twice.\n\n"
+           ">>> [sample.key for sample in ds.select([9, 3])]\n"
+           "['000003', '000009']")
       .def(
           "number_in_index",
           [](const DatasetObject& self, nb::handle number) {
             return self.data.number_in_index(sample_number(number, self.data));
           },
           "number"_a, nb::sig("def number_in_index(self, number: int) -> int"),
-          "The number in the index of a sample of this dataset. Raises OutOfRange.")
+          "Number in the index of a sample of this dataset. Raises OutOfRange.")
       .def_prop_ro("shards", &shards, nb::sig("def shards(self) -> list[shardwise.records.Shard]"),
-                   "The shards of the index, also where this is a view.")
+                   "The shards of the index, all of them even for a view.")
       .def_prop_ro(
           "shard_starts", [](const DatasetObject& self) { return self.data.shard_starts(); },
-          "Where each shard's samples begin in this dataset's numbers, and at last its length.")
+          "First sample number of each shard in this dataset, followed by the number of "
+          "samples.")
       .def_prop_ro("info", &info, nb::sig("def info(self) -> shardwise.records.Info"),
-                   "The whole of the index, summed up.")
+                   "A summary of the index.")
       .def_prop_ro(
           "open_shards",
           [](const DatasetObject& self) { return self.data.pool_stats().open_shards; },
-          "How many shards are mapped now, or open with access=\"read\".")
+          "Number of shards that are open: mapped, or with access=\"read\" open files.")
       .def("__repr__", &shown_in_python)
       .def("__reduce_ex__", &reduce,
            nb::sig("def __reduce_ex__(self, protocol: typing.SupportsIndex, /) -> "
@@ -567,7 +569,7 @@ void add_datasets(nb::module_& module) {
 
   module.def("index_of", &index_of, "number"_a,
              nb::sig("def index_of(number: typing.SupportsIndex) -> int"),
-             "The whole number that names a sample. Raises TypeError, for a bool as well.");
+             "The sample number as an int. Raises TypeError, even for a bool.");
 }
 
 }  // namespace shardwise::python

@@ -16,7 +16,7 @@ namespace shardwise::python {
 
 namespace {
 
-constexpr const char* kOtherType = "an argument is of another type than is taken: see help()";
+constexpr const char* kOtherType = "an argument has a wrong type; see help()";
 
 /// Returns a new reference to the class of shardwise.errors with this code. Returns null with
 /// Python's error set. Python's module cache keeps the module.
@@ -62,8 +62,9 @@ void translate_errors() {
 
 void throw_not_made(nb::handle object) {
   const auto type = nb::cast<std::string>(object.type().attr("__name__"));
-  PyErr_SetString(PyExc_TypeError,
-                  ("this " + type + " was not made: no __init__() of its class has run").c_str());
+  PyErr_SetString(
+      PyExc_TypeError,
+      ("this " + type + " is not initialised; call super().__init__() in its class").c_str());
   nb::raise_python_error();
 }
 

@@ -77,8 +77,7 @@ PyObject* field_name(std::string_view name) noexcept {
 
 NameBytes::NameBytes(PyObject* name) noexcept {
   if (PyUnicode_Check(name) == 0) {
-    PyErr_Format(PyExc_TypeError, "keys and fields are named by a str, and not by %R",
-                 Py_TYPE(name));
+    PyErr_Format(PyExc_TypeError, "names of keys and fields must be str, not %R", Py_TYPE(name));
     return;
   }
   Py_ssize_t size = 0;

@@ -112,7 +112,7 @@ class LoaderObject {
   /// closed.
   [[nodiscard]] Loader& loader() const {
     if (loader_) return *loader_;
-    throw InvalidArgument("the loader is closed", "", "make another one");
+    throw InvalidArgument("the loader is closed", "", "make another loader");
   }
   [[nodiscard]] bool has_threads() const noexcept { return has_threads_; }
 
@@ -154,16 +154,14 @@ class [[nodiscard]] Use {
  public:
   explicit Use(LoaderObject& object) : object_(object) {
     if (is_foreign_thread()) {
-      throw Error(
-          ErrorCode::kUnsupported,
-          "a loader cannot be used from the functions of its columns, or of another's", "",
-          "have them read a Dataset; only stop(), stats() and summary() may be called there");
+      throw Error(ErrorCode::kUnsupported, "a loader cannot be used from functions of columns", "",
+                  "read a Dataset there; only stop(), stats() and summary() may be called");
     }
     if (object.in_use_.exchange(true)) {
-      throw Error(ErrorCode::kUnsupported, "a loader is used by one thread at a time",
-                  "another thread has it, or a call that is not finished",
-                  "do not use it from several threads, from the functions of its columns, or from "
-                  "handlers of signals; only stop(), stats() and summary() may be called there");
+      throw Error(ErrorCode::kUnsupported, "the loader is already in use",
+                  "another call is not finished",
+                  "use it from one thread, and not from functions of columns or signal handlers; "
+                  "only stop(), stats() and summary() may be called anywhere");
     }
     if (object.is_closed()) {
       object.in_use_ = false;
@@ -243,7 +241,7 @@ void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Or
   for (const nb::handle column : columns) {
     const ColumnObject* own = nullptr;
     if (!nb::try_cast(column, own) || own == nullptr) {
-      throw nb::type_error("columns: give those that the functions of shardwise.columns make");
+      throw nb::type_error("columns: give columns, made by the functions of shardwise.columns");
     }
     options.columns.push_back(column_over(*own, all));
   }
@@ -351,7 +349,7 @@ bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
 
 void add_loaders(nb::module_& module) {
   nb::class_<LoaderObject>(module, "Loader", nb::type_slots(slots), nb::is_weak_referenceable(),
-                           nb::is_final(), "What shardwise.Loader is made of.")
+                           nb::is_final(), "Implements shardwise.Loader.")
       .def("__init__", &make, "data"_a, nb::kw_only(), "columns"_a, "order"_a, "by_length"_a.none(),
            "mix"_a.none(), "memory"_a.none(), "ranks"_a.none(), "numbers"_a,
            nb::sig("def __init__(self, data: typing.Any, **options: typing.Any) -> None"))

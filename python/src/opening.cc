@@ -59,8 +59,8 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
     options.index_cache.build.cancel = cancel;
     if (!lazily) return Dataset::open_sources(sources, options);
     if (sources.size() != 1) {
-      throw InvalidArgument("one descriptor can be opened lazily", std::to_string(sources.size()),
-                            "name one wids descriptor, x.json");
+      throw InvalidArgument("only one descriptor can be opened lazily",
+                            std::to_string(sources.size()), "name one wids descriptor, x.json");
     }
     return Dataset::open_lazily(sources.front(), options);
   });
@@ -70,7 +70,7 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
     if (std::ranges::find(there, column) == there.end()) {
       throw NotFound("the index has no column " + in_quotes(to_string(column)),
                      in_quotes(data.index().path()),
-                     "build it with shardwise.index(columns=...), or leave them out here");
+                     "build it with shardwise.index(columns=...), or leave columns out");
     }
   }
   if (!empty.empty()) {
@@ -89,7 +89,7 @@ void add_opening(nb::module_& module) {
              "index_directory"_a, "columns"_a, "threads"_a.none(), "opening"_a.none(),
              nb::sig("def open_dataset(sources: collections.abc.Sequence[str], **options: "
                      "typing.Any) -> Dataset"),
-             "What shardwise.open() calls.");
+             "Implements shardwise.open().");
 }
 
 }  // namespace shardwise::python

@@ -19,13 +19,12 @@ namespace shardwise::python {
 namespace {
 
 [[noreturn]] void refuse(std::string_view option, nb::handle value, const std::string& advice) {
-  throw InvalidArgument("an option has no valid value", std::string(option) + "=" + shown(value),
-                        advice);
+  throw InvalidArgument("an option is not valid", std::string(option) + "=" + shown(value), advice);
 }
 
 template <class T>
 void take(std::string_view option, nb::handle value, T& to) {
-  if (!nb::try_cast(value, to)) refuse(option, value, "see the description of the option");
+  if (!nb::try_cast(value, to)) refuse(option, value, "see help() of the option");
 }
 
 template <detail::Choice Enum>
@@ -118,7 +117,7 @@ DType parse_dtype(std::string_view name) {
     if (to_string(dtype) == name) return dtype;
     choices += (i == 0 ? "" : ", ") + std::string(to_string(dtype));
   }
-  throw InvalidArgument("no column has values of this type", in_quotes(std::string(name)),
+  throw InvalidArgument("a column cannot have values of this type", in_quotes(std::string(name)),
                         "choose one of: " + choices);
 }
 

@@ -217,7 +217,7 @@ Order order_over(nb::handle data, Order order) {
 }
 
 SampleSet sample_set(nb::handle data) {
-  if (nb::isinstance<Order>(data)) throw nb::type_error("an Order is no data set");
+  if (nb::isinstance<Order>(data)) throw nb::type_error("an Order is not a data set");
   if (is_mixed(data)) return {mixed_dataset(parts_of(data))};
   if (PyIndex_Check(data.ptr()) != 0) {
     const Py_ssize_t size = PyNumber_AsSsize_t(data.ptr(), PyExc_OverflowError);
@@ -235,12 +235,14 @@ void add_orders(nb::module_& module) {
   // static, since nanobind keeps the pointers
   static const std::string init_signature = signature();
   static const std::string doc =
-      "Which sample comes when, whichever rank reads it: a value, the same on every rank.\n\n"
-      "kind: \"chunked\" (chunks of chunk_size samples in a random order, window of them mixed "
-      "together), \"sharded\" (the same with whole shards), \"sequential\", \"resampled\" (draws "
-      "with replacement), or \"wids\" (the order of Python wids, bit for bit).\n" +
+      "The order of the samples in an epoch, independent of the ranks that read them."
+      " Immutable, and equal on every rank.\n\n"
+      "kind: \"chunked\" shuffles chunks of chunk_size samples, and mixes window of "
+      "them. \"sharded\" does so with whole shards. \"sequential\" does not shuffle. "
+      "\"resampled\" draws with replacement. \"wids\" is the order of Python wids, "
+      "bit for bit.\n" +
       words() +
-      "\nAn option that the kind has not is InvalidArgument.\n\n"
+      "\nRaises InvalidArgument for an option that the kind lacks.\n\n"
       ">>> order = shardwise.Order(\"chunked\", seed=17, chunk_size=100, window=2)\n"
       ">>> order.options[\"tail\"]\n"
       "'exact'";
@@ -251,10 +253,13 @@ void add_orders(nb::module_& module) {
             new (self) Order(make_order(kind, options));
           },
           "kind"_a = "chunked", "options"_a, nb::sig(init_signature.c_str()))
-      .def_prop_ro("kind", [](const Order& self) { return std::string(name_of(self.kind)); })
-      .def_prop_ro("seed", [](const Order& self) { return self.seed; })
+      .def_prop_ro(
+          "kind", [](const Order& self) { return std::string(name_of(self.kind)); },
+          "Kind of the order.")
+      .def_prop_ro(
+          "seed", [](const Order& self) { return self.seed; }, "Shuffle seed.")
       .def_prop_ro("options", &arguments, nb::sig("def options(self) -> dict[str, typing.Any]"),
-                   "All its options by name, as the constructor takes them.")
+                   "All options by name, as the constructor takes them.")
       .def(
           "__eq__",
           [](const Order& self, nb::handle other) -> nb::object {

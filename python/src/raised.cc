@@ -57,7 +57,7 @@ std::string text_or_none(nb::handle exception) noexcept {
   try {
     return text_of(exception);
   } catch (...) {  // the exception's own __str__ raised
-    return "an exception of Python that has no text";
+    return "a Python exception without text";
   }
 }
 

@@ -24,7 +24,7 @@ namespace {
 /// Returns an int of any size modulo 2^64.
 std::int64_t word_of(nb::handle number) {
   if (PyIndex_Check(number.ptr()) == 0) {
-    throw nb::type_error("all_reduce_sum() has to give a list of whole numbers");
+    throw nb::type_error("all_reduce_sum() must return a list of whole numbers");
   }
   const nb::object whole = nb::steal(PyNumber_Index(number.ptr()));
   if (!whole.is_valid()) nb::raise_python_error();
@@ -45,11 +45,11 @@ class PythonReducer final : public Reducer {
         local_world_size_ <= world_size_) {
       return;
     }
-    throw InvalidArgument("there are no such ranks",
+    throw InvalidArgument("the ranks are not valid",
                           "rank " + std::to_string(rank_) + " of " + std::to_string(world_size_) +
                               ", on its node " + std::to_string(local_rank_) + " of " +
                               std::to_string(local_world_size_),
-                          "ranks count from 0, and those of a node follow each other");
+                          "number ranks from 0, and those of a node consecutively");
   }
 
   [[nodiscard]] std::uint64_t rank() const noexcept override { return rank_; }
@@ -68,7 +68,7 @@ class PythonReducer final : public Reducer {
       if (size != words.size()) {
         throw Error(ErrorCode::kDistributed, "a sum over all ranks has another length",
                     std::to_string(size) + " numbers instead of " + std::to_string(words.size()),
-                    "all_reduce_sum() has to give one for each, and every rank has to call alike");
+                    "make all_reduce_sum() return one sum per number, and call it on every rank");
       }
       for (std::size_t i = 0; i < size; ++i) words[i] = word_of(sums[i]);
     });
@@ -93,13 +93,13 @@ void require_room(nb::handle made, std::size_t size) {
   if (!nb::try_cast(given, num_bytes) || num_bytes < size) {
     throw InvalidArgument("memory of a batch is too small",
                           std::to_string(num_bytes) + " bytes instead of " + std::to_string(size),
-                          "memory= is called with a number of bytes, and has to give so many");
+                          "make memory= return the number of bytes that it is called with");
   }
   const nb::object device = nb::getattr(made, "device", nb::str("cpu"));  // a str in NumPy
   const auto kind = nb::cast<std::string>(nb::str(nb::getattr(device, "type", device)));
   if (kind == "cpu") return;
   throw InvalidArgument("memory of a batch is on the device " + kind, "",
-                        "memory= has to give memory of the CPU, pinned if it is to be copied");
+                        "make memory= return CPU memory, pinned for copies to a GPU");
 }
 
 class PythonMemory final : public std::pmr::memory_resource {
@@ -118,12 +118,12 @@ class PythonMemory final : public std::pmr::memory_resource {
     });
     if (memory == nullptr) {
       throw InvalidArgument("memory of a batch has no address", "",
-                            "memory= has to give memory of the CPU, as torch.empty() does");
+                            "make memory= return CPU memory, e.g. of torch.empty()");
     }
     if (reinterpret_cast<std::uintptr_t>(memory) % alignment != 0) {
       throw InvalidArgument("memory of a batch is not aligned", "",
-                            "memory= has to give multiples of " + std::to_string(alignment) +
-                                " bytes, as torch.empty() does");
+                            "make memory= return addresses that are multiples of " +
+                                std::to_string(alignment) + " bytes, e.g. of torch.empty()");
     }
     const std::lock_guard lock(mutex_);
     blocks_.insert_or_assign(memory, std::move(block));

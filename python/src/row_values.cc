@@ -113,9 +113,9 @@ void write_bytes(const Buffer& buffer, const RowType& type, columns::Row& row) {
 }
 
 [[noreturn]] void throw_masked(nb::handle object) {
-  throw InvalidArgument("a row is masked, or has nulls, which would be lost",
+  throw InvalidArgument("a row has a mask or nulls, which would be lost",
                         nb::cast<std::string>(nb::type_name(object.type())),
-                        "give the values filled, and the mask as another column");
+                        "fill the values, and return the mask as another column");
 }
 
 void write_array(nb::handle array, const RowType& type, columns::Row& row) {
@@ -170,12 +170,13 @@ nb::object as_array(nb::handle object, DType dtype) {
   }
   const std::string given = nb::cast<std::string>(nb::type_name(object.type()));
   if (object.is_none()) {
-    throw InvalidArgument("a function gave no array", given, "return an array, bytes, or numbers");
+    throw InvalidArgument("a function returned no array", given,
+                          "return an array, bytes, or numbers");
   }
   if (dtype == DType::kBFloat16) {
     throw InvalidArgument(
-        "a function gave no bfloat16", given,
-        "NumPy has no such type: return a torch tensor, the bits as uint16, or bytes");
+        "a function returned no bfloat16", given,
+        "return a torch tensor, the bits as uint16, or bytes, because NumPy lacks bfloat16");
   }
   const nb::object own = numpy.attr("asarray")(object);
   const bool is_empty =

@@ -40,7 +40,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   if (!shown) {
     view->obj = nullptr;
     PyErr_SetString(PyExc_BufferError,
-                    "a Sample is not one run of bytes: ask for a field, as sample[\"jpg\"]");
+                    "a Sample has no buffer; use one of a field, e.g. sample[\"jpg\"]");
     return -1;
   }
   // PyBuffer_FillInfo takes a non-const pointer, but makes a read-only view.
@@ -263,41 +263,42 @@ PyObject* new_sample(Sample&& sample, PyObject* dataset,
 
 void add_samples(nb::module_& module) {
   auto type =
-      nb::class_<SampleObject>(module, "Sample", nb::type_slots(slots), nb::is_final(),
-                               "One sample of a Dataset, read in place: a read-only mapping of the "
-                               "names of its fields to their bytes.\n\n"
-                               "``sample[\"jpg\"]`` is a read-only memoryview into the mapped "
-                               "shard. It copies nothing, and keeps the shard mapped while it, or "
-                               "whatever is made over it, lives: evicting the shard, or closing or "
-                               "dropping the Dataset, does no harm. Where the dataset has "
-                               "access=\"read\", it is over bytes that the sample holds.\n\n"
-                               "A view of a shard that somebody truncates in place ends the "
-                               "process with SIGBUS when it is read; bytes(), copy() and "
-                               "access=\"read\" raise StaleIndex or OSError instead.\n\n"
-                               "Pickled, a sample is a reference: its index's path, its number "
-                               "there, and ``number``. Any thread may use it. It is no "
-                               "collections.abc.Mapping: torch takes those apart, down to the "
-                               "bytes of each field.\n\n"
-                               ">>> sample = shardwise.open(\"train.idx\")[42]\n"
-                               ">>> sample.keys()\n"
-                               "['jpg', 'cls', 'txt']\n"
-                               ">>> bytes(sample[\"txt\"])\n"
-                               "b'no. 42'\n"
-                               ">>> sample[\"txt\"].readonly\n"
-                               "True")
+      nb::class_<SampleObject>(
+          module, "Sample", nb::type_slots(slots), nb::is_final(),
+          "One sample of a Dataset, read in place: a read-only mapping from names of "
+          "fields to bytes.\n\n"
+          "``sample[\"jpg\"]`` is a read-only memoryview into the mapped shard, without a"
+          " copy. The view and objects made from it keep the shard mapped, even after "
+          "eviction or after the Dataset is gone. With access=\"read\", the sample holds "
+          "the bytes instead.\n\n"
+          "Errors: reading a view of a shard that another program truncates ends the "
+          "process with SIGBUS. bytes(), copy() and access=\"read\" raise StaleIndex or "
+          "OSError instead.\n"
+          "Threads: any thread may use it.\n"
+          "Pickling: a reference: the path of the index, the number in it, and "
+          "``number``.\n"
+          "Type: not a collections.abc.Mapping, because torch would split those up to the"
+          " bytes of each field.\n\n"
+          ">>> sample = shardwise.open(\"train.idx\")[42]\n"
+          ">>> sample.keys()\n"
+          "['jpg', 'cls', 'txt']\n"
+          ">>> bytes(sample[\"txt\"])\n"
+          "b'no. 42'\n"
+          ">>> sample[\"txt\"].readonly\n"
+          "True")
           .def_prop_ro(
               "key", [](const SampleObject& self) { return name_object(self.sample.key()); },
               nb::sig("def key(self) -> str"),
-              "Its key: the path of its members up to the first dot of the file's name. Bytes that "
-              "are not UTF-8 are surrogates (surrogateescape).")
+              "Key: the path of its members up to the first dot of the file name. Bytes that "
+              "are not UTF-8 become surrogates (surrogateescape).")
           .def_prop_ro(
               "index", [](const SampleObject& self) { return self.sample.index(); },
               "Its number in its dataset.")
           .def_prop_ro(
               "number",
               [](const SampleObject& self) { return self.number.value_or(self.sample.index()); },
-              "The number by which it was taken, as samplers and proofs count: that in the mix(), "
-              "if it was taken from one; else its index.")
+              "The number by which it was read, as samplers and proofs count it: for a mix() "
+              "the number in the mixture, else its index.")
           .def(
               "_numbered",
               [](const SampleObject& self, std::uint64_t number) {
@@ -307,20 +308,20 @@ void add_samples(nb::module_& module) {
                 return made;
               },
               "number"_a, nb::sig("def _numbered(self, number: int) -> Sample"),
-              "The same sample, taken by this number.")
+              "This sample with another ``number``.")
           .def_prop_ro(
               "number_in_index",
               [](const SampleObject& self) { return self.sample.number_in_index(); },
-              "Its number in the index: another one only where the dataset is a view.")
+              "Its number in the index; differs from ``index`` only in a view.")
           .def_prop_ro(
               "dataset", [](const SampleObject& self) { return self.dataset; },
-              nb::sig("def dataset(self) -> Dataset"), "The Dataset that it was taken from.")
+              nb::sig("def dataset(self) -> Dataset"), "The Dataset of this sample.")
           .def_prop_ro(
               "shard_path",
               [](const SampleObject& self) { return name_object(self.sample.shard_path()); },
-              nb::sig("def shard_path(self) -> str"), "Path or URL of the shard that holds it.")
+              nb::sig("def shard_path(self) -> str"), "Path or URL of its shard.")
           .def("keys", &field_names, nb::sig("def keys(self) -> list[str]"),
-               "Names of its fields, as they lie in the shard.")
+               "Names of its fields, in the order of the shard.")
           .def(
               "values",
               [](nb::handle_t<SampleObject> self) {
@@ -341,7 +342,8 @@ void add_samples(nb::module_& module) {
                 }
                 return all;
               },
-              nb::sig("def items(self) -> list[tuple[str, memoryview]]"), "Names and bytes.")
+              nb::sig("def items(self) -> list[tuple[str, memoryview]]"),
+              "Names and bytes of its fields.")
           .def(
               "get",
               [](nb::handle_t<SampleObject> self, nb::str field, nb::object otherwise) {
@@ -355,28 +357,29 @@ void add_samples(nb::module_& module) {
               },
               "field"_a, "default"_a = nb::none(),
               nb::sig("def get(self, field: str, default: typing.Any = None) -> typing.Any"),
-              "The bytes of a field; ``default`` if it has none of that name.")
+              "The bytes of a field, or ``default`` if the sample lacks it.")
           .def("views", &views, nb::sig("def views(self) -> dict[str, memoryview]"),
-               "All fields as a dict: quicker than ``dict(sample)``.")
+               "All fields as a dict of views; faster than ``dict(sample)``.")
           .def(
               "bytes",
               [](const SampleObject& self, nb::str field) {
                 return copied_field(self.sample, field);
               },
               "field"_a, nb::sig("def bytes(self, field: str) -> bytes"),
-              "A copy of a field. Raises NotFound; StaleIndex or OSError if the shard was changed "
-              "or cannot be read, and never SIGBUS.\n\n"
+              "A copy of a field. Raises NotFound; StaleIndex or OSError if the shard was "
+              "changed or cannot be read, but never SIGBUS.\n\n"
               ">>> sample.bytes(\"txt\")\n"
               "b'no. 42'")
           .def("copy", &copies, nb::sig("def copy(self) -> dict[str, bytes]"),
-               "Copies of all fields, as a dict that holds no shard. Raises as bytes().")
+               "Copies of all fields as a dict, which does not keep the shard open. Raises "
+               "like bytes().")
           .def(
               "text",
               [](const SampleObject& self, nb::str field) {
                 return copied_field(self.sample, field).attr("decode")("utf-8");
               },
               "field"_a, nb::sig("def text(self, field: str) -> str"),
-              "A field that is UTF-8. Raises as bytes(), and UnicodeDecodeError.")
+              "A UTF-8 field as a str. Raises like bytes(), and UnicodeDecodeError.")
           .def(
               "integer",
               [](const SampleObject& self, nb::str field) {
@@ -385,28 +388,27 @@ void add_samples(nb::module_& module) {
                 return self.sample.integer(wanted.view());
               },
               "field"_a, nb::sig("def integer(self, field: str) -> int"),
-              "A field that holds a decimal number, as WebDataset's cls. Raises as bytes(), and "
-              "BadField.\n\n"
+              "A field with a decimal number, e.g. WebDataset's cls. Raises like bytes(), and"
+              " BadField.\n\n"
               ">>> sample.integer(\"cls\")\n"
               "2")
           .def(
               "json",
               [](const SampleObject& self, nb::str field) { return json_of(self.sample, field); },
               "field"_a, nb::sig("def json(self, field: str) -> typing.Any"),
-              "A field that is JSON in UTF-8. NaN, numbers beyond the range of a float, halves of "
-              "surrogate pairs and more than 500 levels are refused, as columns and the loader "
-              "refuse them. Raises as bytes(), and json.JSONDecodeError.")
-          .def(
-              "numpy", &array_over, "field"_a,
-              nb::sig("def numpy(self, field: str) -> numpy.typing.NDArray[numpy.uint8]"),
-              "The bytes of a field as a read-only uint8 array [size] over the mapped shard. It is "
-              "not passed on by DLPack, nor is there a writable one: torch ignores that an array "
-              "is read-only, and a write to it would end the process; tensor() copies.\n\n"
-              ">>> sample.numpy(\"txt\")[:3]\n"
-              "array([110, 111,  46], dtype=uint8)")
+              "A JSON field in UTF-8. Refused, as by columns: NaN, numbers beyond the range "
+              "of a float, unpaired surrogates, and more than 500 levels. Raises like "
+              "bytes(), and json.JSONDecodeError.")
+          .def("numpy", &array_over, "field"_a,
+               nb::sig("def numpy(self, field: str) -> numpy.typing.NDArray[numpy.uint8]"),
+               "The bytes of a field as a read-only uint8 array [size] over the mapped shard. "
+               "DLPack is not supported: torch ignores that the array is read-only, and a "
+               "write would end the process. Use tensor(), which copies.\n\n"
+               ">>> sample.numpy(\"txt\")[:3]\n"
+               "array([110, 111,  46], dtype=uint8)")
           .def("tensor", &tensor_of, "field"_a,
                nb::sig("def tensor(self, field: str) -> torch.Tensor"),
-               "A copy of a field as a torch uint8 tensor [size]. Raises as bytes().")
+               "A copy of a field as a torch uint8 tensor [size]. Raises like bytes().")
           .def(
               "__eq__",
               [](const SampleObject& self, nb::handle other) -> nb::object {
@@ -434,8 +436,8 @@ void add_samples(nb::module_& module) {
               nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
   sample_type = type;
   module.def("field_kind", &kind_of, "field"_a, nb::sig("def field_kind(field: str) -> str"),
-             "What a field's name says that it holds, by what follows its last dot: \"image\", "
-             "\"integer\", \"text\", \"json\", \"npy\"; or \"bytes\".");
+             "The type of a field by the last part of its name: \"image\", \"integer\", "
+             "\"text\", \"json\", \"npy\" or \"bytes\".");
   module.def("require_json", &require_json, "text"_a,
              nb::sig("def require_json(text: bytes) -> None"),
              "Raises json.JSONDecodeError if Sample.json() would refuse this text.");

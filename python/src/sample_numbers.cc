@@ -32,16 +32,16 @@ class MaskFinder {
 
  private:
   [[noreturn]] static void throw_is_bool() {
-    PyErr_SetString(PyExc_TypeError,
-                    "samples are named by numbers, and not by bools; of a mask give "
-                    "numpy.flatnonzero(mask)");
+    PyErr_SetString(
+        PyExc_TypeError,
+        "sample numbers must be integers, not bools; for a mask give numpy.flatnonzero(mask)");
     nb::raise_python_error();
   }
 
   [[noreturn]] static void throw_is_masked() {
     PyErr_SetString(PyExc_TypeError,
-                    "samples are named by numbers, and not by a masked array, whose mask would be "
-                    "lost; give compressed() of it");
+                    "sample numbers must not be a masked array, whose mask would be lost; give its "
+                    "compressed()");
     nb::raise_python_error();
   }
 

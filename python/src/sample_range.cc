@@ -36,8 +36,8 @@ class SampleIterator {
   /// Returns a new reference; null at the end.
   PyObject* next() {
     if (is_used_.exchange(true, std::memory_order_acquire)) {
-      throw InvalidArgument("two threads go through one range of samples", "",
-                            "give each thread a range of its own: ds.samples(numbers)");
+      throw InvalidArgument("two threads use one iterator of samples", "",
+                            "give each thread another ds.samples(numbers)");
     }
     const Use use{is_used_};
     step();
@@ -103,7 +103,7 @@ nb::object samples_of(nb::handle dataset, nb::handle numbers) {
 
 void add_sample_ranges(nb::module_& module) {
   nb::class_<SampleIterator>(module, "SampleIterator", nb::type_slots(slots), nb::is_final(),
-                             "What Dataset.samples() gives. One thread.");
+                             "The iterator of Dataset.samples(). Threads: one.");
 }
 
 }  // namespace shardwise::python

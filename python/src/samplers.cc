@@ -131,15 +131,15 @@ nb::dict state_of(const IteratorObject& it) {
 template <class T>
 T entry(const nb::dict& state, const char* name) {
   if (!state.contains(name)) {
-    throw InvalidArgument("this is no state of a sampler's iterator",
-                          std::string("it has no ") + name, "give what its state_dict() returned");
+    throw InvalidArgument("not a state of a sampler's iterator", std::string("it has no ") + name,
+                          "give the result of its state_dict()");
   }
   T value{};
   const nb::object given = state[name];
   if (!nb::try_cast(given, value)) {
-    throw InvalidArgument("this is no state of a sampler's iterator",
+    throw InvalidArgument("not a state of a sampler's iterator",
                           std::string("its ") + name + " is " + shown(given),
-                          "give what its state_dict() returned");
+                          "give the result of its state_dict()");
   }
   return value;
 }
@@ -165,10 +165,9 @@ std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint
 ResumeToken token_in(const nb::dict& state, const char* name) {
   const auto text = entry<std::optional<std::string>>(state, name);
   if (text) return ResumeToken::from_text(*text);
-  throw Mismatch("the state stands in the middle of a step",
-                 "epoch " + std::to_string(entry<std::uint64_t>(state, "epoch")),
-                 "go on with as many ranks as before and batches of the same size, or take the "
-                 "state between steps");
+  throw Mismatch(
+      "the state is within a step", "epoch " + std::to_string(entry<std::uint64_t>(state, "epoch")),
+      "resume with the same number of ranks and batch size, or take the state between steps");
 }
 
 /// True if batches must be even, but rank `other` has no batch that begins at `position`. The batch
@@ -319,11 +318,11 @@ PyType_Slot sampler_slots[] = {
 
 void add_samplers(nb::module_& module) {
   nb::class_<IteratorObject>(module, "SamplerIterator", nb::type_slots(iterator_slots),
-                             nb::is_final(), "A walk through a sampler's epoch. Of one thread.")
+                             nb::is_final(),
+                             "An iterator over the rest of a sampler's epoch. Threads: one.")
       .def_prop_ro(
           "position", [](const IteratorObject& self) { return self.sampler->position(); },
-          "How many samples it has given, from where its sampler began. No checkpoint: a "
-          "DataLoader "
+          "Samples given since the sampler's beginning. Not a checkpoint: a DataLoader "
           "with workers takes samples long before it delivers them.")
       .def_prop_ro(
           "at_end",
@@ -331,13 +330,14 @@ void add_samplers(nb::module_& module) {
             const std::uint64_t position = self.sampler->position();
             return self.rule ? self.plan.size_at(position) == 0 : position == self.sampler->size();
           },
-          "True if it has nothing more to give.")
+          "Whether the epoch is at its end.")
       .def(
           "token", [](const IteratorObject& self) { return token_of(self).to_text(); },
-          "A resume token for what it has given, if every rank took as many. What a DataLoader "
-          "took ahead counts as given, though it was not delivered: see Sampler.token().")
+          "A resume token after the given samples, valid if all ranks took the same "
+          "number. It counts samples that a DataLoader took ahead without delivering "
+          "them: see Sampler.token().")
       .def("state_dict", &state_of, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
-           "Where it stands, for load_state_dict().\n\n"
+           "Its place, for load_state_dict().\n\n"
            ">>> sampler = shardwise.Sampler(10, shardwise.Order(\"sequential\"), rank=1, "
            "world_size=4)\n"
            ">>> it = iter(sampler)\n"
@@ -349,9 +349,9 @@ void add_samplers(nb::module_& module) {
            "5")
       .def("load_state_dict", &load_state, "state_dict"_a,
            nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
-           "Goes on where state_dict() was asked: with the same number of ranks exactly where this "
-           "rank stood; with another, where all of them stood, if each had taken as many. Raises "
-           "Mismatch if that was of other data or another order.")
+           "Continues at the place of state_dict(). With the same number of ranks this is "
+           "exact for each rank; with another number it is the place of all ranks, if each"
+           " had taken the same number. Raises Mismatch for other data or another order.")
       .def(
           "restart",
           [](IteratorObject& self, const SamplerObject& sampler) {
@@ -361,7 +361,7 @@ void add_samplers(nb::module_& module) {
               self = {.sampler = sampler.sampler->clone(), .cut = self.cut};
             }
           },
-          "sampler"_a, "Moves to where a sampler begins.")
+          "sampler"_a, "Moves to the beginning of a sampler.")
       .def(
           "require_even",
           [](IteratorObject& self, std::uint64_t size, bool drop_last) {
@@ -369,21 +369,26 @@ void add_samplers(nb::module_& module) {
             require_same_count(*self.sampler, *self.cut, self.sampler->position());
           },
           "size"_a, "drop_last"_a,
-          "Raises InvalidArgument if ranks that cut such batches would have different numbers of "
-          "them, now or after load_state_dict().");
+          "Raises InvalidArgument if the ranks would have different numbers of such "
+          "batches, now or after load_state_dict().");
 
   nb::class_<SamplerObject>(
       module, "Sampler", nb::type_slots(sampler_slots), nb::is_weak_referenceable(),
-      "The sample numbers that one rank delivers in an epoch, in order.\n\n"
-      "data: a Dataset, a mix() of several, whatever has a length, or that length. order: an "
-      "Order; of a mix() with weights its kind in each of the data sets. rank, "
-      "world_size: whose samples. batch_size: samples of a step on each rank; global_batch_size: "
-      "of "
-      "all ranks together, instead. replicas: neighbouring ranks that get the same samples.\n\n"
-      "``for i in sampler`` walks through the epoch from where it begins; each iterator anew. "
-      "``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One "
-      "thread at a time. It pickles with where it begins, and with its data as a reference.\n\n"
-      ">>> sampler = shardwise.Sampler(10, shardwise.Order(\"sequential\"), rank=1, world_size=4)\n"
+      "The sample numbers that one rank reads in an epoch, in order.\n\n"
+      "data: a Dataset, a mix() of several, an object with a length, or that length.\n"
+      "order: an Order; for a mix() with weights, the order within each data set.\n"
+      "rank, world_size: the rank whose samples these are, and the number of ranks.\n"
+      "batch_size: samples per step on each rank.\n"
+      "global_batch_size: samples per step on all ranks together, instead of "
+      "batch_size.\n"
+      "replicas: neighbouring ranks that get the same samples.\n\n"
+      "``for i in sampler`` reads the epoch from the sampler's beginning, with each "
+      "iterator again. ``sampler[k]`` is the k-th sample of this rank.\n\n"
+      "Cost: about 20 ns per sample; constant memory.\n"
+      "Threads: one at a time.\n"
+      "Pickling: with its beginning, and its data as a reference.\n\n"
+      ">>> sampler = shardwise.Sampler(10, shardwise.Order(\"sequential\"), rank=1, "
+      "world_size=4)\n"
       ">>> list(sampler), sampler[-1], sampler.steps\n"
       "([1, 5, 9], 9, 3)")
       .def(
@@ -401,8 +406,8 @@ void add_samplers(nb::module_& module) {
                   "replicas: int = 1) -> None"))
       .def(
           "__len__", [](const SamplerObject& self) { return self.sampler->size(); },
-          "How many samples this rank delivers, from where the sampler began to the end of the "
-          "epoch.")
+          "Number of samples of this rank, from the sampler's beginning to the end of the"
+          " epoch.")
       .def(
           "__iter__",
           [](nb::handle_t<SamplerObject> self) {
@@ -420,10 +425,10 @@ void add_samplers(nb::module_& module) {
             return made;
           },
           "size"_a, "drop_last"_a = false, "even"_a = false,
-          "An iterator over lists of ``size`` numbers, the last one shorter, or left out. With "
-          "even all ranks have the same number of lists: one whose samples would make a list less "
-          "gives its last sample in a list of its own. Raises InvalidArgument if that cannot "
-          "be.\n\n"
+          "An iterator over lists of ``size`` numbers. drop_last: leave out a shorter "
+          "last list. even: make the same number of lists on all ranks: a rank with a "
+          "list less gives its last sample in a separate list. Raises InvalidArgument if "
+          "that is impossible.\n\n"
           ">>> list(sampler.batches(2))\n"
           "[[1, 5], [9]]")
       .def(
@@ -431,7 +436,7 @@ void add_samplers(nb::module_& module) {
           [](const SamplerObject& self, std::uint64_t size, bool drop_last, bool even) {
             return BatchPlan(*self.sampler, {size, drop_last, even}).count();
           },
-          "size"_a, "drop_last"_a = false, "even"_a = false, "How many lists batches() gives.")
+          "size"_a, "drop_last"_a = false, "even"_a = false, "Number of lists of batches().")
       .def(
           "token_after_batches",
           [](const SamplerObject& self, std::uint64_t num_batches, std::uint64_t size,
@@ -449,47 +454,56 @@ void add_samplers(nb::module_& module) {
                                     (asked < 0 ? self.sampler->size() : 0));
           },
           "index"_a, nb::sig("def __getitem__(self, index: int) -> int"),
-          "This rank's sample at this place. Raises OutOfRange.")
+          "The sample of this rank at this place. Raises OutOfRange.")
       .def(
           "set_epoch",
           [](SamplerObject& self, std::uint64_t epoch) { self.sampler->set_epoch(epoch); },
           "epoch"_a,
-          "Moves to the beginning of an epoch. In its own epoch the sampler stays where it begins: "
-          "where resume() put it, if that was called.")
+          "Moves to the beginning of an epoch. In the current epoch, moves to the "
+          "sampler's beginning, which resume() may have set.")
       .def(
           "reset", [](SamplerObject& self) { self.sampler->reset(); },
           "Moves to the beginning of its epoch, also after resume().")
-      .def_prop_ro("epoch", [](const SamplerObject& self) { return self.sampler->epoch(); })
-      .def_prop_ro("rank", [](const SamplerObject& self) { return self.sampler->rank(); })
-      .def_prop_ro("world_size",
-                   [](const SamplerObject& self) { return self.sampler->world_size(); })
-      .def_prop_ro("replicas", [](const SamplerObject& self) { return self.sampler->replicas(); })
+      .def_prop_ro(
+          "epoch", [](const SamplerObject& self) { return self.sampler->epoch(); },
+          "Number of the epoch.")
+      .def_prop_ro(
+          "rank", [](const SamplerObject& self) { return self.sampler->rank(); },
+          "The rank whose samples these are.")
+      .def_prop_ro(
+          "world_size", [](const SamplerObject& self) { return self.sampler->world_size(); },
+          "Number of ranks.")
+      .def_prop_ro(
+          "replicas", [](const SamplerObject& self) { return self.sampler->replicas(); },
+          "Neighbouring ranks that get the same samples.")
       .def_prop_ro(
           "batch_size", [](const SamplerObject& self) { return self.sampler->batch_size(); },
-          "Samples of a step on this rank, at most.")
+          "Maximum samples per step on this rank.")
       .def_prop_ro(
           "steps", [](const SamplerObject& self) { return self.sampler->steps(); },
           "Steps to the end of the epoch, the same number on all ranks.")
       .def_prop_ro(
           "num_samples", [](const SamplerObject& self) { return self.sampler->num_samples(); },
-          "Samples of the data set.")
-      .def_prop_ro("order", [](const SamplerObject& self) { return self.sampler->order(); })
+          "Number of samples of the data set.")
+      .def_prop_ro(
+          "order", [](const SamplerObject& self) { return self.sampler->order(); }, "The order.")
       .def_prop_ro(
           "is_exact", [](const SamplerObject& self) { return self.sampler->is_exact(); },
-          "True if an epoch has each sample exactly once, but for tail and skip.")
+          "Whether an epoch has each sample exactly once, apart from tail and skip.")
       .def_prop_ro(
           "fingerprint",
           [](const SamplerObject& self) { return to_string(self.sampler->fingerprint()); },
-          "That of the data set.")
+          "Fingerprint of the data set.")
       .def(
           "token",
           [](const SamplerObject& self, std::uint64_t steps) {
             return self.sampler->token_after(steps).to_text();
           },
           "steps"_a,
-          "A resume token: one line of text for a checkpoint, after ``steps`` steps of all ranks "
-          "from where the sampler began. Count the batches that were trained on, and not what a "
-          "DataLoader took from the sampler: with workers it takes many ahead.")
+          "A resume token after ``steps`` steps of all ranks since the sampler's "
+          "beginning: one line of text for a checkpoint. Count the batches that were "
+          "trained on, not those that a DataLoader took from the sampler: with workers it"
+          " takes many ahead.")
       .def(
           "resume",
           [](SamplerObject& self, const std::string& token, bool allow_changes) {
@@ -498,9 +512,9 @@ void add_samplers(nb::module_& module) {
                 allow_changes ? Sampler::Changes::kAllowAtEpochBorder : Sampler::Changes::kRefuse);
           },
           "token"_a, "allow_changes"_a = false,
-          "Goes on where the token stands, with any number of ranks and batch size. Raises "
-          "Mismatch if it is of other data or another order, unless allow_changes and it stands at "
-          "the beginning of an epoch; VersionMismatch.\n\n"
+          "Continues at a token, with any number of ranks and batch size. allow_changes: "
+          "at the beginning of an epoch, accept other data or another order. Raises "
+          "Mismatch if the token is of other data or another order; VersionMismatch.\n\n"
           ">>> token = sampler.token(1)\n"
           ">>> alone = shardwise.Sampler(10, shardwise.Order(\"sequential\"))\n"
           ">>> alone.resume(token)\n"
@@ -512,7 +526,7 @@ void add_samplers(nb::module_& module) {
             return with_sampler(self, self.sampler->for_rank(rank));
           },
           "rank"_a,
-          "A sampler of the same order from the same point for another rank.\n\n"
+          "A sampler for another rank, with the same order and beginning.\n\n"
           ">>> [list(sampler.for_rank(rank)) for rank in range(4)]\n"
           "[[0, 4, 8], [1, 5, 9], [2, 6], [3, 7]]")
       .def(
@@ -521,9 +535,9 @@ void add_samplers(nb::module_& module) {
             return cache_warning(dataset, self);
           },
           "dataset"_a,
-          "What to tell the user if this order uses more shards at one time than the dataset's "
-          "cache may hold; None if all is well, or another rank of this node says it. Some ms for "
-          "a large index.")
+          "A warning for the user if the order uses more shards at one time than the "
+          "dataset's cache can hold. None if it does not, or if another rank of the node "
+          "gives the warning. Cost: some ms for a large index.")
       .def(
           "__copy__",
           [](const SamplerObject& self) { return with_sampler(self, self.sampler->clone()); },
@@ -535,14 +549,15 @@ void add_samplers(nb::module_& module) {
 
   nb::class_<EpochAudit>(
       module, "Audit",
-      "Counts the samples that were delivered in an epoch, and proves at its end that they were "
-      "those that had to be. Each rank has one; the sum of their words over all ranks proves the "
-      "epoch of all:\n\n"
+      "Counts the samples that were delivered in an epoch, and proves at its end that"
+      " they were exactly the due ones. Each rank has an Audit; the sums of their "
+      "words over all ranks prove the epoch of all ranks.\n\n"
       ">>> sampler = shardwise.Sampler(400, world_size=2)\n"
       ">>> audits = [shardwise.Audit(sampler), shardwise.Audit(sampler)]\n"
       ">>> for rank, audit in enumerate(audits):\n"
       "...     audit.add(sampler.for_rank(rank))\n"
-      ">>> words = [a + b for a, b in zip(audits[0].words(), audits[1].words())]  # all-reduce\n"
+      ">>> words = [a + b for a, b in zip(audits[0].words(), audits[1].words())]  # "
+      "all-reduce\n"
       ">>> audits[0].prove(sampler, words)\n"
       "'epoch 0: 400 samples, each exactly once: proven'")
       .def(
@@ -559,12 +574,12 @@ void add_samplers(nb::module_& module) {
                 plain_numbers(is_one ? nb::object(nb::make_tuple(numbers)) : nb::borrow(numbers)));
           },
           "numbers"_a, nb::sig("def add(self, numbers: typing.Any) -> None"),
-          "Samples that were delivered: a number, or several.")
+          "Adds delivered samples: a number, or several numbers.")
       .def("reset", &EpochAudit::reset, "Begins the next epoch.")
       .def(
           "words", [](const EpochAudit& self) { return self.sum().to_words(); },
           nb::sig("def words(self) -> list[int]"),
-          "Ten whole numbers below 2^32, to be added over the ranks.")
+          "Ten integers below 2^32, to be summed over the ranks.")
       .def(
           "prove",
           [](EpochAudit& self, const SamplerObject& sampler,
@@ -585,9 +600,9 @@ void add_samplers(nb::module_& module) {
 
   module.def("ranks_of_launcher", &ranks_of_launcher,
              nb::sig("def ranks_of_launcher() -> tuple[int, int]"),
-             "This process's rank and the number of ranks, from what torchrun (RANK, WORLD_SIZE), "
-             "Open MPI, Slurm or PMI left in the environment; (0, 1) without a launcher. Raises "
-             "Distributed, naming the variable, if these contradict each other.");
+             "This process's rank and the number of ranks, from the environment of torchrun "
+             "(RANK, WORLD_SIZE), Open MPI, Slurm or PMI; (0, 1) without a launcher. Raises "
+             "Distributed, naming the variable, if variables contradict each other.");
 }
 
 }  // namespace shardwise::python

@@ -113,11 +113,11 @@ Place place_of(const WidsReader& reader, PyObject* key) {
 std::uint64_t number_in_data(const WidsReader& reader, const Place& place) {
   const WidsReader::Shard& shard = reader.shards[place.shard];
   if (place.in_shard >= shard.num_in_data) {
-    throw Error(ErrorCode::kMismatch, "a shard has fewer samples than its nsamples says",
+    throw Error(ErrorCode::kMismatch, "a shard has fewer samples than its nsamples",
                 "sample " + std::to_string(place.in_shard) + " of " +
                     nb::cast<std::string>(nb::repr(shard.url)) + ", which has " +
                     std::to_string(shard.num_in_data),
-                "correct nsamples, or bring back the shard that it was counted of");
+                "correct nsamples, or restore the shard");
   }
   return shard.first_in_data + place.in_shard;
 }
@@ -308,8 +308,7 @@ nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
     std::string read;
     remote->read(url, remote->state(url), 0, std::nullopt, [&](std::string_view piece) {
       if (piece.size() > max_bytes - read.size()) {
-        throw InvalidArgument("the file is larger than what is read at once",
-                              std::to_string(max_bytes) + " bytes",
+        throw InvalidArgument("the file is too large", std::to_string(max_bytes) + " bytes",
                               "check that it is a wids descriptor");
       }
       read += piece;
@@ -322,21 +321,20 @@ nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
 }  // namespace
 
 void add_wids_samples(nb::module_& module) {
-  nb::class_<WidsReader>(module, "WidsReader", nb::type_slots(slots), nb::is_final(),
-                         "What ShardListDataset of shardwise.wids reads with: ``reader[i]`` is "
-                         "sample i of a list of shards as a dict of BytesIO, with the extras of "
-                         "wids. Any thread may use it.")
+  nb::class_<WidsReader>(
+      module, "WidsReader", nb::type_slots(slots), nb::is_final(),
+      "Implements ShardListDataset of shardwise.wids: ``reader[i]`` is sample i of a "
+      "list of shards, as a dict of BytesIO with the extras of wids. Threads: any.")
       .def("__init__", &make, "dataset"_a, "sample_type"_a, "stream_type"_a, "shards"_a,
            "capacity"_a,
            nb::sig("def __init__(self, dataset: Dataset, sample_type: type[dict[str, typing.Any]], "
                    "stream_type: type[typing.Any], "
                    "shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None"),
-           "stream_type: of large fields; its objects are given the attributes _sample and _place. "
-           "shards: of each its samples in the list, its first sample and its samples in the "
-           "dataset, its URL, and the name of its data set.")
+           "stream_type: the type of large fields, whose objects get the attributes "
+           "_sample and _place. shards: for each shard, its samples in the list, its first"
+           " sample and its samples in the dataset, its URL, and the name of its data set.")
       .def("recent", &recent,
-           "Numbers of the shards that were used last, the last one at the end; ``capacity`` at "
-           "most.")
+           "Numbers of the shards used last, the latest at the end; at most ``capacity``.")
       .def_ro("accesses", &WidsReader::accesses)
       .def_ro("misses", &WidsReader::misses)
       .def_ro("capacity", &WidsReader::capacity)

@@ -40,8 +40,8 @@ class WriterObject {
   template <class Action>
   void change(Action action) {
     if (process_ != detail::process_generation()) {
-      throw Error(ErrorCode::kUnsupported, "a writer stays with the process that made it", "",
-                  "make one in the forked child, with names of its own");
+      throw Error(ErrorCode::kUnsupported, "a writer cannot be used in a forked child", "",
+                  "make another writer in the child, with other names");
     }
     read(action);
   }
@@ -136,7 +136,7 @@ nb::list shuffled(nb::list samples, std::uint64_t seed) {
 
 void add_writing(nb::module_& module) {
   nb::class_<WriterObject>(module, "ShardWriter", nb::is_final(),
-                           "What shardwise.ShardWriter is made of.")
+                           "Implements shardwise.ShardWriter.")
       .def(
           "__init__",
           [](WriterObject* self, const std::string& pattern, std::uint64_t max_samples,
@@ -149,18 +149,18 @@ void add_writing(nb::module_& module) {
            nb::sig("def write(self, key: str, fields: dict[str, typing.Any]) -> None"),
            "Writes one sample of bytes by field.")
       .def("close", &WriterObject::close, "Finishes the last shard.")
-      .def_prop_ro("paths", &WriterObject::paths, "Of the shards that are finished.")
-      .def_prop_ro("num_samples", &WriterObject::num_samples, "Written so far.")
+      .def_prop_ro("paths", &WriterObject::paths, "Paths of the finished shards.")
+      .def_prop_ro("num_samples", &WriterObject::num_samples, "Samples written so far.")
       .def_prop_ro("num_unfinished", &WriterObject::num_unfinished,
-                   "Of these, those of the shard that is not finished.");
+                   "Samples written to the unfinished shard.");
   module.def("list_to_pack", &list_to_pack, "directory"_a, "images"_a,
              nb::sig("def list_to_pack(directory: str, images: bool) -> "
                      "tuple[list[tuple[str, list[tuple[str, str]], int | None]], list[str], "
                      "list[str]]"),
-             "What shardwise.pack() packs.");
+             "The samples of shardwise.pack(): names, fields and files.");
   module.def("shuffled", &shuffled, "samples"_a, "seed"_a,
              nb::sig("def shuffled(samples: list[typing.Any], seed: int) -> list[typing.Any]"),
-             "The order of `shardwise pack --shuffle`.");
+             "The samples in the order of `shardwise pack --shuffle`.");
 }
 
 }  // namespace shardwise::python

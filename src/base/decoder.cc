@@ -29,7 +29,7 @@ constexpr std::size_t kMaxOut = std::size_t{256} << 10;
 }
 
 [[noreturn]] void window_too_large(const ExpansionLimits& limits) {
-  throw Decoder::Failure{ErrorCode::kUnsupported, "expanding it takes a window of more than " +
+  throw Decoder::Failure{ErrorCode::kUnsupported, "expanding it needs a window of more than " +
                                                       human_bytes(limits.max_window_bytes) +
                                                       " of memory"};
 }
@@ -81,7 +81,7 @@ class GzipDecoder : public Decoder {
     const int result = inflate(&stream_, Z_NO_FLUSH);
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
     if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR) {
-      damaged(stream_.msg == nullptr ? "no gzip data" : stream_.msg);
+      damaged(stream_.msg == nullptr ? "not gzip data" : stream_.msg);
     }
     return window.step(result == Z_STREAM_END);
   }
@@ -106,7 +106,7 @@ class Bzip2Decoder : public Decoder {
     const int result = BZ2_bzDecompress(&stream_);
     if (result == BZ_MEM_ERROR) throw std::bad_alloc();
     if (result != BZ_OK && result != BZ_STREAM_END) {
-      damaged(result == BZ_DATA_ERROR ? "a checksum or its data are wrong" : "no bzip2 data");
+      damaged(result == BZ_DATA_ERROR ? "the data or its checksum is wrong" : "not bzip2 data");
     }
     return window.step(result == BZ_STREAM_END);
   }
@@ -149,7 +149,7 @@ class XzDecoder : public Decoder {
       case LZMA_OPTIONS_ERROR:
         throw Failure{ErrorCode::kUnsupported, "it has options that liblzma does not know"};
       default:
-        damaged(result == LZMA_DATA_ERROR ? "a checksum or its data are wrong" : "no xz data");
+        damaged(result == LZMA_DATA_ERROR ? "the data or its checksum is wrong" : "not xz data");
     }
   }
 
@@ -245,7 +245,7 @@ std::unique_ptr<Decoder> make_decoder(Compression compression, const ExpansionLi
     case Compression::kNone:
       break;
   }
-  throw InvalidArgument("not a compression", "", "");
+  throw InvalidArgument("unknown compression", "", "");
 }
 
 }  // namespace shardwise

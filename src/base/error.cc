@@ -116,8 +116,8 @@ void detail::throw_errno(int errno_value, std::string_view action, std::string_v
                   "free some space or choose another place, then run again");
     case EFBIG:
       throw Error(ErrorCode::kNoSpace, what, where + " (" + reason + ")",
-                  "raise the limit on the size of files (ulimit -f), or choose a file system that "
-                  "takes large ones, then run again");
+                  "raise the file size limit (ulimit -f), or choose a file system that supports "
+                  "large files, then run again");
     case EACCES:
     case EPERM:
     case EROFS:
@@ -129,7 +129,7 @@ void detail::throw_errno(int errno_value, std::string_view action, std::string_v
                          "raise the limit of open files (ulimit -n)");
     case ENAMETOOLONG:
       throw InvalidArgument(what, where + " (" + reason + ")",
-                            "choose a shorter name: of an index, one of at most 200 bytes");
+                            "choose a shorter name; the name of an index has at most 200 bytes");
     default:
       throw Error(ErrorCode::kIo, what, where + " (" + reason + ")", "");
   }

@@ -46,7 +46,7 @@ const Format& format_of(Compression compression) {
   for (const Format& format : kFormats) {
     if (format.compression == compression) return format;
   }
-  throw InvalidArgument("not a compression", "", "");
+  throw InvalidArgument("unknown compression", "", "");
 }
 
 /// Returns the length of the skippable frame at the front of `bytes`, or nothing if they do not
@@ -76,7 +76,7 @@ Compression parse_compression(std::string_view name) {
     if (format.name == name) return format.compression;
   }
   throw InvalidArgument("unknown compression", in_quotes(name),
-                        "valid are none, gzip, zstd, xz, bzip2 and lz4");
+                        "choose none, gzip, zstd, xz, bzip2 or lz4");
 }
 
 Compression detail::compression_by_suffix(std::string_view name) noexcept {
@@ -130,9 +130,9 @@ struct ExpandingReader::Impl {
       if (zeros == 0 || num_streams == 0) {
         throw Decoder::Failure{ErrorCode::kCorruptShard,
                                num_streams == 0
-                                   ? "it does not begin like " + std::string(format.name)
-                                   : "the bytes after its " + std::string(format.name) +
-                                         " stream are neither another one nor zeros"};
+                                   ? "it has no " + std::string(format.name) + " header"
+                                   : "the data after its " + std::string(format.name) +
+                                         " stream is neither another stream nor zeros"};
       }
       at += zeros;
     }
@@ -189,11 +189,12 @@ struct ExpandingReader::Impl {
     const std::string where = in_quotes(name) + ", offset " + std::to_string(at) +
                               ", expanded offset " + std::to_string(position);
     if (failure.code == ErrorCode::kUnsupported) {
-      throw Unsupported("the compressed file cannot be expanded (" + failure.why + ")", where,
-                        "compress it again with the codec's usual options, or use it expanded");
+      throw Unsupported(
+          "the compressed file cannot be expanded (" + failure.why + ")", where,
+          "compress it again with the codec's default options, or use the expanded file");
     }
     throw CorruptShard("the compressed file is damaged (" + failure.why + ")", where,
-                       "copy or make it again");
+                       "copy it again, or make it again");
   }
 
   const std::string_view compressed;

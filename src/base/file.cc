@@ -270,7 +270,7 @@ int File::lock_on_byte(std::uint64_t offset) const {
   range.l_start = static_cast<off_t>(offset);
   range.l_len = 1;
   if (retry_eintr([&] { return ::fcntl(fd_, F_OFD_GETLK, &range); }) != 0) {
-    throw_errno(errno, "cannot ask for the locks of", path_);
+    throw_errno(errno, "cannot query the locks of", path_);
   }
   return range.l_type;
 }
@@ -286,7 +286,7 @@ void File::reserve(std::uint64_t size_bytes) {
   if (retry_eintr([&] { return ::fallocate(fd_, 0, 0, static_cast<off_t>(size_bytes)); }) == 0) {
     return;
   }
-  if (errno != EOPNOTSUPP && errno != ENOSYS) throw_errno(errno, "cannot make room for", path_);
+  if (errno != EOPNOTSUPP && errno != ENOSYS) throw_errno(errno, "cannot reserve space for", path_);
   resize(size_bytes);
 }
 

@@ -154,7 +154,7 @@ JsonReader::Token JsonReader::next() {
   switch (expect_) {
     case Expect::kNothing:
       begin_ = at_;
-      if (at_ < text_.size()) refuse("behind the value");
+      if (at_ < text_.size()) refuse("after the value");
       return Token::kEnd;
     case Expect::kKeyOrEnd:
       if (has('}')) return close();
@@ -266,11 +266,11 @@ void JsonReader::read_escape() {
     return;
   }
   const unsigned c = read_hex();
-  if (is_low_surrogate(c)) fail(begin, written() + " is half of a character");
+  if (is_low_surrogate(c)) fail(begin, written() + " is an unpaired surrogate");
   if (!is_high_surrogate(c)) return;
-  if (!text_.substr(at_).starts_with("\\u")) fail(begin, written() + " is half of a character");
+  if (!text_.substr(at_).starts_with("\\u")) fail(begin, written() + " is an unpaired surrogate");
   at_ += 2;
-  if (!is_low_surrogate(read_hex())) fail(begin, written() + " is half of a character");
+  if (!is_low_surrogate(read_hex())) fail(begin, written() + " is an unpaired surrogate");
 }
 
 unsigned JsonReader::read_hex() {

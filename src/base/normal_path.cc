@@ -36,7 +36,7 @@ std::string detail::at_home(std::string path) {
   const std::string home = home_folder();
   if (home.empty()) {
     throw InvalidArgument("this user has no home folder", in_quotes(path),
-                          "set HOME; or write ./~ for a folder of that name");
+                          "set HOME, or write ./~ for a folder named ~");
   }
   return home + path.substr(1);
 }

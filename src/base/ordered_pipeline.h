@@ -59,8 +59,8 @@ class OrderedPipeline {
   std::optional<Result> next() {
     if (threads_.empty()) return make_one();
     if (!threads_.are_here()) {
-      throw Unsupported("a loader's threads stay with the process that made it", "",
-                        "make the loader in the forked child, or give it no threads");
+      throw Unsupported("a loader with threads cannot be used in a forked child", "",
+                        "make the loader in the child, or use 0 threads");
     }
     Lock lock(mutex_);
     while (!has_answer()) slot_ready_.wait(mutex_);

@@ -82,7 +82,7 @@ class Reader {
     if (const auto value = number(name, least, most)) return *value;
     throw_environment(kNoRanks,
                       "variables of " + std::string(names.label) + " are set, but not " + name,
-                      "set " + std::string(name) + ", or unset the others to run alone");
+                      "set " + std::string(name) + ", or unset the others to run one rank");
   }
 
   /// Returns "NAME=value and OTHER=value".
@@ -99,7 +99,7 @@ class Reader {
 
 [[noreturn]] void throw_layout(const std::string& name, const std::string& text) {
   throw_environment(kNoRanks, name + "=" + in_quotes(text),
-                    "it must be the number of tasks of each node, as \"2(x3),1\"");
+                    "it must be the number of tasks of each node, e.g. \"2(x3),1\"");
 }
 
 /// Parses e.g. "2(x3),1", which means 2, 2, 2, 1.
@@ -134,7 +134,7 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
     const bool of_step = std::string_view(name) == "SLURM_STEP_TASKS_PER_NODE";
     if (sum != world_size && of_step) {
       throw_environment(kNoRanks, env.both(name, world_name),
-                        "the tasks of all nodes together are not the tasks of the step: leave "
+                        "the sum over the nodes must equal the number of tasks of the step; keep "
                         "Slurm's variables as srun sets them");
     }
     // The variable may describe the whole job instead of this step.
@@ -144,7 +144,7 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
     if (!node) continue;
     if (*node >= static_cast<int>(nodes.size()) || nodes[static_cast<std::size_t>(*node)] == 0) {
       throw_environment(kNoRanks, env.both("SLURM_NODEID", name),
-                        "this node has no task there: leave Slurm's variables as srun sets them");
+                        "this node has no task in it; keep Slurm's variables as srun sets them");
     }
     return nodes[static_cast<std::size_t>(*node)];
   }
@@ -159,7 +159,7 @@ void require_slurm_step(const Reader& env, int world_size) {
     throw_environment(kNoRanks,
                       "SLURM_NTASKS is " + std::to_string(world_size) +
                           ", but this process was not started by srun",
-                      "start it with srun, or unset SLURM_PROCID to run alone");
+                      "start it with srun, or unset SLURM_PROCID to run one rank");
   }
 }
 
@@ -197,8 +197,8 @@ void require_own_variables(const Reader& env) {
     if (same_size && same_rank) continue;
     throw_environment(kNoRanks,
                       same_size ? env.both("RANK", names.rank) : env.both("WORLD_SIZE", size_name),
-                      "unset RANK and WORLD_SIZE to go by " + std::string(names.label) +
-                          ", or set them alike in each process");
+                      "unset RANK and WORLD_SIZE to use the variables of " +
+                          std::string(names.label) + ", or set both to the same values");
   }
 }
 
@@ -230,8 +230,9 @@ void find_local_ranks(const Reader& env, const Names& names, RankEnvironment& fo
                                                                 : names.world_size;
   }
   if (local_rank && size && *local_rank >= *size) {
-    throw_environment(kNoRanks, env.both(names.local_rank, size_name),
-                      "local ranks are numbered from 0 to the number on this machine less 1");
+    throw_environment(
+        kNoRanks, env.both(names.local_rank, size_name),
+        "local ranks are numbered from 0 to the number of ranks on this machine minus 1");
   }
   found.knows_local = found.world_size == 1 || (local_rank && size);
   if (!found.knows_local) return;
@@ -278,7 +279,7 @@ std::string meeting_address(const Reader& env, const RankEnvironment& ranks) {
   if (ranks.knows_local && ranks.local_world_size == ranks.world_size) return "127.0.0.1";
   if (env.has("RANK")) {
     throw_environment(kNoMeeting, "RANK and WORLD_SIZE are set, but not MASTER_ADDR",
-                      "set MASTER_ADDR to the address of rank 0, or start with torchrun");
+                      "set MASTER_ADDR to the address of rank 0's machine, or start with torchrun");
   }
   if (ranks.launcher == "Slurm") {
     const auto nodes = env.text("SLURM_STEP_NODELIST")
@@ -339,7 +340,7 @@ RankEnvironment rank_environment(const Environment& get) {
     found.rank = env.required(names, names.rank, 0, kMostRanks);
     if (found.rank >= found.world_size) {
       throw_environment(kNoRanks, env.both(names.rank, names.world_size),
-                        "ranks are numbered from 0 to the world size less 1");
+                        "ranks are numbered from 0 to the world size minus 1");
     }
     if (is_slurm) require_slurm_step(env, found.world_size);
     if (names.launcher == Launcher::kVariables) require_own_variables(env);
@@ -363,12 +364,11 @@ MeetingPoint meeting_point(const RankEnvironment& ranks, const Environment& get,
   if (port && !is_taken) point.ports.push_back(static_cast<std::uint16_t>(*port));
   if (!point.job.empty()) add_made_ports(point.job, point.ports);
   if (point.ports.empty()) {
-    throw_environment(
-        kNoMeeting,
-        env.has("RANK") ? "RANK and WORLD_SIZE are set, but not MASTER_PORT"
-                        : "nothing tells this job of " + ranks.launcher + " from another",
-        "set MASTER_PORT to a free port of rank 0's machine, or SHARDWISE_JOB to a name of this "
-        "start of the job, the same on all ranks");
+    throw_environment(kNoMeeting,
+                      env.has("RANK") ? "RANK and WORLD_SIZE are set, but not MASTER_PORT"
+                                      : "" + ranks.launcher + " gives this job no unique name",
+                      "on all ranks, set MASTER_PORT to a free port of rank 0's machine, or "
+                      "SHARDWISE_JOB to a new name for this run");
   }
   return point;
 }

@@ -17,7 +17,7 @@ namespace {
 [[noreturn]] void throw_bad_use(const UseInterval& use, std::size_t epoch, const std::string& why) {
   throw InvalidArgument("no such use of shard " + std::to_string(use.shard) + " in slots " +
                             std::to_string(use.begin) + " to " + std::to_string(use.end),
-                        "epoch " + std::to_string(epoch) + " of those given", why);
+                        "epoch " + std::to_string(epoch) + " of the given epochs", why);
 }
 
 void check(std::uint64_t num_shards, std::span<const EpochSchedule> epochs) {
@@ -31,14 +31,14 @@ void check(std::uint64_t num_shards, std::span<const EpochSchedule> epochs) {
       }
       if (use.begin >= use.end || use.end > epochs[e].num_slots) {
         throw_bad_use(use, e,
-                      "a use has a slot or more, of " + std::to_string(epochs[e].num_slots));
+                      "a use spans at least one slot of " + std::to_string(epochs[e].num_slots));
       }
       if (before != nullptr &&
           std::tie(use.begin, use.shard) <= std::tie(before->begin, before->shard)) {
-        throw_bad_use(use, e, "give uses by begin, then by shard");
+        throw_bad_use(use, e, "sort the uses by begin, then by shard");
       }
       if (use.begin < ends[use.shard]) {
-        throw_bad_use(use, e, "give uses of one shard that do not overlap");
+        throw_bad_use(use, e, "uses of one shard must not overlap");
       }
       ends[use.shard] = use.end;
       before = &use;

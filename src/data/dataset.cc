@@ -35,7 +35,7 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
   const Index::Lookup asked = lookup_of(options), &found = index->lookup();
   if (asked != Index::Lookup() &&
       (asked.root != found.root || asked.accept_times != found.accept_times)) {
-    throw InvalidArgument("the index was opened with other options for finding its shards",
+    throw InvalidArgument("the index was opened with other lookup options",
                           in_quotes(index->path()),
                           "give root and accept_times to Index::open (Index::Lookup)");
   }
@@ -310,7 +310,7 @@ Dataset Dataset::where(std::string_view condition, std::uint64_t first, std::uin
   if (first > last) {
     throw InvalidArgument("a range of samples ends before it begins",
                           std::to_string(first) + " to " + std::to_string(last),
-                          "give the first sample, and the one behind the last");
+                          "give the first sample, and one past the last");
   }
   if (selection_) {  // Convert to numbers of the index, from the range's first to its last sample.
     last = last > first ? selection_->numbers[last - 1] + 1 : 0;
@@ -392,7 +392,7 @@ std::uint32_t Dataset::place_of(const std::string& column) const {
   for (const Index::Column& c : columns) names += (names.empty() ? "" : ", ") + in_quotes(c.name);
   throw NotFound("the index has no column " + in_quotes(column), in_quotes(impl_->index->path()),
                  names.empty() ? "build it with " + spelled("`shardwise index --column FIELD`")
-                               : "it has " + names);
+                               : "its columns are " + names);
 }
 
 std::vector<double> Dataset::numbers(const std::string& column) const {
@@ -405,7 +405,7 @@ std::vector<double> Dataset::numbers(const std::string& column) const {
     } else if (value.type == Query::Value::Type::kReal) {
       numbers[sample] = value.real;
     } else {
-      throw InvalidArgument("the column holds a value that is not a number",
+      throw InvalidArgument("a value of the column is not a number",
                             "column " + in_quotes(column) + ", sample " + std::to_string(sample),
                             "correct the value, or choose another column");
     }

@@ -64,13 +64,12 @@ void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
   for (const std::uint64_t size : shards.sizes_bytes) total += size;
   const Order& order = sampler.order();
   throw Unsupported(
-      "cannot plan fetches, since it is not known in advance when each shard is needed",
+      "cannot plan fetches for this order: it does not fix in advance when each shard is needed",
       "the " + std::string(name_of(order.kind)) + " sampler" +
           (order.balance_bytes ? ", balancing bytes over several nodes" : ""),
-      "a cache will use LRU, and fetches nothing twice if it holds all shards (" +
-          std::to_string(total) +
-          " bytes); for a plan use chunked with larger chunks, sharded, sequential "
-          "or wids");
+      "choose chunked with larger chunks, sharded, sequential or wids; without a plan, a cache of "
+      "all shards (" +
+          std::to_string(total) + " bytes) also fetches each shard once");
 }
 
 /// Returns the schedules of the planned epochs. Errors: Unsupported; Cancelled.
@@ -175,8 +174,8 @@ FetchPlan::Shards FetchPlan::Shards::of(const Dataset& data) {
   const Index& index = data.index();
   if (!knows_sizes(index)) {
     throw Unsupported(
-        "the descriptor does not say how large all its shards are", in_quotes(index.path()),
-        "add their filesize, or run " + spelled("`shardwise index -o INDEX DESCRIPTOR`"));
+        "the descriptor lacks the sizes of shards", in_quotes(index.path()),
+        "add a filesize to each shard, or run " + spelled("`shardwise index -o INDEX DESCRIPTOR`"));
   }
   FetchPlan::Shards shards;
   shards.starts = data.shard_starts();
@@ -277,10 +276,9 @@ std::optional<std::string> small_disk_warning(const ShardCache& cache,
   wanted = std::min(wanted, cache.options().budget_bytes);
   const std::uint64_t possible = cache.used_bytes() + disk.available;
   if (wanted <= possible) return std::nullopt;
-  return "the disk of the shard cache has room for " + human_bytes(possible) +
-         " of shards, less than the " + human_bytes(wanted) +
-         " that the cache may take, so that shards may be fetched again; free space, or give the "
-         "cache another disk";
+  return "the disk of the shard cache can hold " + human_bytes(possible) +
+         " of shards, less than the cache's budget of " + human_bytes(wanted) +
+         ", so shards may be fetched again; free space, or put the cache on another disk";
 }
 
 /// True if the next sample may be in any shard, as with draws of single samples and chunks of few
@@ -330,14 +328,15 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
                                " (" + std::to_string(budget) + " bytes)";
   if (!is_scattered) {
     return "the order uses up to " + compared +
-           ", so that samples of what has no room are read one by one from their source, or shards "
-           "may be fetched again; choose " +
+           "; samples that do not fit are then read one by one from their source, or shards are "
+           "fetched again; choose " +
            (detail::has_smaller_window(sampler.order()) ? "a smaller window or " : "") +
            "a larger cache";
   }
-  return "the order takes samples from any shard at any time, and so uses " + compared +
-         ": nearly each sample may fetch a shard; choose the order `sharded` with a window of " +
-         std::to_string(budget / largest) + " shards at most, or a cache that holds all shards";
+  return "the order reads any shard at any time, and so uses " + compared +
+         "; nearly every sample may fetch a shard; choose the order `sharded` with a window of at "
+         "most " +
+         std::to_string(budget / largest) + " shards, or a cache that holds all shards";
 }
 
 std::uint64_t FetchPlan::bytes_in_use() const noexcept {

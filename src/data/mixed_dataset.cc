@@ -53,7 +53,7 @@ Mixture MixedDataset::mixture(std::span<const double> weights,
   if (weights.size() != parts_.size()) {
     throw InvalidArgument(
         counted(weights.size(), "weight") + " for " + counted(parts_.size(), "data set"), {},
-        "give one for each");
+        "give one weight for each data set");
   }
   Mixture mixture;
   for (std::size_t i = 0; i < parts_.size(); ++i) {

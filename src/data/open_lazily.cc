@@ -39,12 +39,12 @@ void require_no_index_needed(const std::string& descriptor, const Dataset::Optio
                index_descriptor_remedy());
   }
   if (!options.root.empty()) {
-    refuse("the shards are remote, and cannot be looked for below a root",
+    refuse("the shards are remote, but a root was given",
            "leave out the root (" + spelled("Dataset::Options::root") + ")");
   }
   const Index::Content& content = options.index_cache.build.content;
   if (content.hashes || content.unique_keys || !content.columns.empty()) {
-    refuse("columns, hashes and unique keys are in indexes alone",
+    refuse("columns, hashes and unique keys need an index",
            "leave them out (" + spelled("IndexCacheOptions::build") + "), or " +
                index_descriptor_remedy());
   }
@@ -62,7 +62,7 @@ Dataset Dataset::open_lazily(const std::string& descriptor, const Options& optio
   if (shards.empty() || shards.size() != sources.shards.size()) {
     throw InvalidArgument(
         "only a wids descriptor says how many samples its shards hold", in_quotes(name),
-        "name one descriptor (x.json), or open what it is with " + spelled("Dataset::open"));
+        "name one descriptor (x.json), or open an index with " + spelled("Dataset::open"));
   }
   const auto is_local = [](const std::string& shard) { return !is_fetched_url(shard); };
   if (std::ranges::any_of(sources.shards, is_local)) return open(descriptor, options);

@@ -88,8 +88,8 @@ void require_copy(const Index& index, const Index::Shard& info, const std::strin
 void require_known_ranges(const Index& index, const Index::Shard& info) {
   if (!info.validator.empty() || index.content().hashes) return;
   throw Unsupported(
-      "cannot tell whether single samples are of the shard that was indexed: its source gave no "
-      "ETag and no Last-Modified, and the index has no hashes",
+      "cannot check single samples against the index: the shard's source sent no ETag and no "
+      "Last-Modified, and the index has no hashes",
       in_quotes(redacted_url(info.path)),
       "give a cache and another access (" + spelled("Dataset::Options::cache") +
           "), or index it with hashes (" + spelled("Index::Content::hashes") + ")");
@@ -110,7 +110,7 @@ void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
   if (!shard.segment.fits_shard(info.expanded_bytes)) {
     throw CorruptIndex("the index is damaged",
                        in_quotes(index->path()) + " (shard " + std::to_string(info.number) +
-                           ": a member lies outside it)",
+                           ": a member lies outside the shard)",
                        rebuild_remedy());
   }
   shard.index = index;
@@ -211,7 +211,7 @@ void require_indexed(const Index::Shard& shard, const SegmentView& segment,
       has_new_time ? quick_check(shard, segment, read) : difference_at_start(shard, read);
   if (!difference) return;
   throw StaleIndex(has_new_time
-                       ? std::string("the shard is not the one that was indexed, nor a copy of it")
+                       ? std::string("the shard's content differs from the indexed shard")
                        : "the shard changed since it was indexed, though its size and " +
                              std::string(is_fetched_url(shard.path) ? "validator" : "time") +
                              " did not",

@@ -102,7 +102,7 @@ void Sample::throw_missing(std::string_view field) const {
   if (field.starts_with('.')) {
     const std::string_view name = field.substr(1);
     throw NotFound("no field " + in_quotes(field), describe(),
-                   "names of fields have no leading dot: " +
+                   "write names of fields without the leading dot: " +
                        (contains(name) ? "use \"" + escaped(name) + "\"" : "they are " + fields));
   }
   throw NotFound("no field " + in_quotes(field), describe(), "its fields are " + fields);
@@ -141,9 +141,9 @@ std::int64_t Sample::integer(std::string_view field) const {
   if (const auto value = parse_int64(trimmed(bytes))) return *value;
   // If the file was truncated, bytes beyond its end read as zeros.
   if (!own_) require_unchanged_map(i);
-  throw BadField("the field " + in_quotes(field) + " holds no whole number but " +
-                     in_quotes(bytes.substr(0, 40)),
-                 describe(), "name a field that holds one, or mend the shard");
+  throw BadField(
+      "the field " + in_quotes(field) + " is not an integer: " + in_quotes(bytes.substr(0, 40)),
+      describe(), "name a field of integers, or mend the shard");
 }
 
 std::string Sample::copy(std::string_view field) const { return copy_of(require(field)); }
@@ -228,9 +228,9 @@ void Sample::require_unchanged_map(std::size_t i) const {
     if (*now != then) shard_->was_written_to = true;
     detail::require_same_file(*now, then, describe(), offset);
   } else if (shard_->was_written_to) {
-    throw StaleIndex("the shard's file was written to while it was open",
+    throw StaleIndex("the shard's file was changed while it was open",
                      describe() + ", offset " + std::to_string(offset),
-                     "open the dataset again; if the shard is another, first run " +
+                     "open the dataset again; if the shard's content changed, first run " +
                          spelled("`shardwise index` again"));
   }
 }

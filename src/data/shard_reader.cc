@@ -29,10 +29,10 @@ std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
   try {
     return std::make_unique_for_overwrite<char[]>(size);
   } catch (const std::bad_alloc&) {
-    throw Error(
-        ErrorCode::kIo, "cannot allocate the " + human_bytes(size) + " of a sample",
-        sample.describe(),
-        "give the process more, or map the shards (" + spelled("Dataset::Access::kMap") + ")");
+    throw Error(ErrorCode::kIo, "cannot allocate the " + human_bytes(size) + " of a sample",
+                sample.describe(),
+                "give the process more memory, or map the shards (" +
+                    spelled("Dataset::Access::kMap") + ")");
   }
 }
 
@@ -142,7 +142,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
         before = now;
         continue;  // the bytes may have been damaged in transit
       }
-      throw StaleIndex("the fetched bytes are not those that were indexed",
+      throw StaleIndex("the fetched bytes differ from the indexed ones",
                        sample.describe() + ", offset " + std::to_string(wrong->data_offset()),
                        "try again; if the shard changed at its source, run " +
                            spelled("`shardwise index` again"));
@@ -189,7 +189,7 @@ void ShardReader::fetch_run(const Index::Shard& info, const Run& run, char* to) 
     BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}
     void write(std::string_view bytes) override {
       if (bytes.size() > size_ - written_) {
-        throw FetchError("more bytes were delivered than were asked for", "", "");
+        throw FetchError("the source sent more bytes than requested", "", "");
       }
       bytes.copy(to_ + written_, bytes.size());
       written_ += bytes.size();

@@ -95,7 +95,7 @@ void require_pixels(std::uint64_t height, std::uint64_t width, std::uint64_t max
 void require_16_bits(std::string_view format, std::size_t depth) {
   if (depth == 16) return;
   throw DecodeFailure(std::string(format) + ": its values have " + std::to_string(depth) +
-                      " bits, and uint16 is for those of 16");
+                      " bits, but uint16 needs 16");
 }
 
 Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t width) {
@@ -105,7 +105,7 @@ Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t wid
                          box.width <= width && box.top <= height - box.height &&
                          box.left <= width - box.width;
   if (!is_inside) {
-    throw DecodeFailure("the crop does not lie in the image of " + size_text(height, width));
+    throw DecodeFailure("the crop exceeds the image of " + size_text(height, width));
   }
   return box;
 }

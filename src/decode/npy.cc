@@ -50,7 +50,7 @@ class HeaderText {
       throw DecodeFailure("npy: the header lacks descr, fortran_order or shape");
     }
     skip_blanks();
-    if (!rest_.empty()) throw DecodeFailure("npy: something follows the header's dict");
+    if (!rest_.empty()) throw DecodeFailure("npy: data follows the header's dict");
   }
 
  private:
@@ -77,7 +77,8 @@ class HeaderText {
       throw DecodeFailure("npy: the header lacks a quoted name");
     }
     const std::size_t end = rest_.find(rest_[0], 1);
-    if (end == std::string_view::npos) throw DecodeFailure("npy: a name in the header has no end");
+    if (end == std::string_view::npos)
+      throw DecodeFailure("npy: a name in the header lacks its closing quote");
     const std::string_view text = rest_.substr(1, end - 1);
     rest_.remove_prefix(end + 1);
     return text;
@@ -98,14 +99,14 @@ class HeaderText {
   void parse_type(NpyHeader& header) {
     skip_blanks();
     if (!rest_.empty() && rest_[0] == '[') {
-      throw DecodeFailure("npy: an array of records; store one array a field");
+      throw DecodeFailure("npy: an array of records is not supported; store one array per field");
     }
     const std::string_view descr = quoted_text();
     const auto unknown = [&]() -> DecodeFailure {
-      return DecodeFailure("npy: no array of plain numbers, but of type " + in_quotes(descr));
+      return DecodeFailure("npy: not an array of plain numbers, but of type " + in_quotes(descr));
     };
     if (descr.find('O') != std::string_view::npos) {
-      throw DecodeFailure("npy: an array of Python objects, which is a pickle and is never read");
+      throw DecodeFailure("npy: an array of Python objects is a pickle, which is never read");
     }
     if (descr.size() < 3) throw unknown();
     switch (descr[0]) {
@@ -139,7 +140,7 @@ class HeaderText {
       std::int64_t size = 0;
       const auto [end, error] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
       if (error != std::errc() || size < 0) {
-        throw DecodeFailure("npy: the shape holds something that is no size");
+        throw DecodeFailure("npy: a size in the shape is malformed");
       }
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
       take('L');  // Python 2 writes this suffix
@@ -165,7 +166,7 @@ std::uint64_t checked_items(const NpyHeader& header) {
     if (size == 0) {
       is_empty = true;
     } else if (static_cast<std::uint64_t>(size) > kMost / product) {
-      throw DecodeFailure("npy: the shape overflows");
+      throw DecodeFailure("npy: the shape has too many elements");
     } else {
       product *= static_cast<std::uint64_t>(size);
     }
@@ -211,7 +212,7 @@ NpyHeader parse_npy_header(std::string_view bytes) {
   const std::size_t version = byte(6);
   if (version < 1 || version > 3 || byte(7) != 0) {
     throw DecodeFailure("npy: version " + std::to_string(version) + "." + std::to_string(byte(7)) +
-                        " is none of 1.0, 2.0, 3.0");
+                        " is not 1.0, 2.0 or 3.0");
   }
   std::size_t text_offset = 10;
   std::size_t text_size = byte(8) | byte(9) << 8;
@@ -220,7 +221,7 @@ NpyHeader parse_npy_header(std::string_view bytes) {
     text_offset = 12;
     text_size |= byte(10) << 16 | byte(11) << 24;
   }
-  if (text_size > kMaxHeaderBytes) throw DecodeFailure("npy: a header of more than 1 MiB");
+  if (text_size > kMaxHeaderBytes) throw DecodeFailure("npy: the header exceeds 1 MiB");
   if (text_size > bytes.size() - text_offset) throw DecodeFailure("npy: the data ends early");
 
   NpyHeader header;

@@ -49,7 +49,7 @@ std::string read_member(archive* reader, std::string_view array, std::uint64_t m
   for (;;) {
     const std::size_t filled = data.size();
     if (filled > max_bytes) {
-      throw DecodeFailure("npz: array " + in_quotes(array) + " has more than the limit of " +
+      throw DecodeFailure("npz: array " + in_quotes(array) + " exceeds the limit of " +
                           std::to_string(max_bytes) + " bytes");
     }
     // Allocate as data arrives, because the sizes that the archive states are unverified.

@@ -38,7 +38,7 @@ PnmHeader parse_pnm(std::string_view bytes) {
   header.width = pnm_number(rest);
   header.height = pnm_number(rest);
   const std::uint64_t most = pnm_number(rest);
-  if (most == 0 || most > 65535) throw DecodeFailure("PNM: a maximum value out of range");
+  if (most == 0 || most > 65535) throw DecodeFailure("PNM: the maximum value is out of range");
   header.most = static_cast<unsigned>(most);
   if (rest.empty()) throw DecodeFailure("PNM: the data ends early");
   header.data = rest.substr(1);  // skip the single blank that ends the header
@@ -95,8 +95,8 @@ RealBox decode_pnm(std::string_view bytes, const DecodeRequest& request, RgbImag
     }
   }
   if (is_above) {
-    if (request.strict) throw DecodeFailure("PNM: a value above the maximum");
-    warnings.add("PNM: a value above the maximum");
+    if (request.strict) throw DecodeFailure("PNM: a value exceeds the maximum");
+    warnings.add("PNM: a value exceeds the maximum");
   }
   return whole_of(box);
 }

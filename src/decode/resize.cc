@@ -139,8 +139,8 @@ void require_resizable(std::size_t height, const Box& window, std::uint64_t max_
   const std::uint64_t most =
       std::max({kUsual, max_pixels, std::uint64_t{window.height} * window.width});
   if (window.width == 0 || height <= most / window.width) return;
-  throw DecodeFailure("to resize it takes " + size_text(height, window.width) +
-                      " between, more than the limit of " + std::to_string(most) + " pixels");
+  throw DecodeFailure("resizing needs an intermediate image of " + size_text(height, window.width) +
+                      ", more than the limit of " + std::to_string(most) + " pixels");
 }
 
 void resize(const RgbView& image, const ResizedPart& part, Filter filter, Flips flips,

@@ -30,7 +30,7 @@ void decode_webp_frame(std::string_view bytes, const Box& frame, const Box& box,
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   WebPDecoderConfig config;
   if (WebPInitDecoderConfig(&config) == 0)
-    throw DecodeFailure("WebP: libwebp is not the one built with");
+    throw DecodeFailure("WebP: libwebp is another version than at build time");
   VP8StatusCode status = WebPGetFeatures(data, bytes.size(), &config.input);
   if (status != VP8_STATUS_OK) throw DecodeFailure(webp_reason(status));
   if (static_cast<std::size_t>(config.input.height) != frame.height ||

@@ -176,7 +176,7 @@ struct MetaReader {
     if (std::sscanf(text.c_str(), "%19llu/%19llu of %19llu shards %32s", &number, &count,
                     &num_shards, hash) != 4 ||
         number < 1 || number > count) {
-      throw InvalidArgument("no part of an index", in_quotes(text), "");
+      throw InvalidArgument("not a part of an index", in_quotes(text), "");
     }
     part = {number, count, num_shards, {}};
     from_cell({.bytes = hash}, part.list_hash);
@@ -253,9 +253,9 @@ void Catalogue::require_version_and_schema() {
   }
   sqlite::Statement found = db_.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
   for (const std::string& expected : schema()) {
-    if (!found.step() || found.bytes(0) != expected) damaged(path_, "another schema");
+    if (!found.step() || found.bytes(0) != expected) damaged(path_, "its schema differs");
   }
-  if (found.step()) damaged(path_, "another schema");
+  if (found.step()) damaged(path_, "its schema differs");
 }
 
 void Catalogue::read_meta() {

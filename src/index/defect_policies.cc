@@ -53,7 +53,7 @@ DefectPolicies::OnLink parse_on_link(std::string_view text) {
         DefectPolicies::OnLink::kResolve}) {
     if (text == name_of(policy)) return policy;
   }
-  throw InvalidArgument("unknown policy", in_quotes(text), "valid are error, skip and resolve");
+  throw InvalidArgument("unknown policy", in_quotes(text), "choose error, skip or resolve");
 }
 
 DefectPolicies::OnDefect parse_on_defect(std::string_view text) {
@@ -62,7 +62,7 @@ DefectPolicies::OnDefect parse_on_defect(std::string_view text) {
         DefectPolicies::OnDefect::kKeep}) {
     if (text == name_of(policy)) return policy;
   }
-  throw InvalidArgument("unknown policy", in_quotes(text), "valid are error, skip and keep");
+  throw InvalidArgument("unknown policy", in_quotes(text), "choose error, skip or keep");
 }
 
 std::string to_string(const DefectPolicies& policies) {

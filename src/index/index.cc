@@ -77,9 +77,8 @@ struct Index::Impl {
   /// Errors: Unsupported if the index was made from claims.
   const IndexFiles& records() const {
     if (files) return *files;
-    throw Unsupported(
-        "this needs an index, and the samples are numbered by a descriptor's claims alone",
-        in_quotes(path), index_descriptor_remedy());
+    throw Unsupported("this needs an index, but the data set was opened from a descriptor alone",
+                      in_quotes(path), index_descriptor_remedy());
   }
 
   void require_shard(std::uint64_t shard) const {
@@ -264,8 +263,7 @@ void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes, std:
     throw StaleIndex("the shard changed since it was indexed",
                      in_quotes(shard.path) + " (modified " + iso_time(mtime_ns) +
                          ", indexed as of " + iso_time(shard.mtime_ns) + ")",
-                     remedy +
-                         "; if it was copied, and only its time is new, take it as it is with " +
+                     remedy + "; if it was only copied, accept its new time with " +
                          spelled("Dataset::Options::accept_times"));
   }
 }

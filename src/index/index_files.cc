@@ -54,7 +54,7 @@ void IndexFiles::check_table() {
   const std::string_view bytes = table_->bytes();
   if (bytes.size() < sizeof(TableHeader) ||
       std::memcmp(bytes.data(), kTableMagic, sizeof kTableMagic) != 0) {
-    damaged("no offset table");
+    damaged("it is not an offset table");
   }
   header_ = reinterpret_cast<const TableHeader*>(bytes.data());
   const TableHeader& h = *header_;

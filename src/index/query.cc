@@ -31,8 +31,7 @@ constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{16} << 20;
 
 constexpr std::string_view kCannotRun = "the query cannot be run: ";
 constexpr std::string_view kOnlySelect = "only SELECT is allowed, in the SQL of SQLite";
-constexpr std::string_view kOneCondition =
-    "write one as it follows WHERE: cls = 7 AND width >= 256";
+constexpr std::string_view kOneCondition = "write one condition, e.g. cls = 7 AND width >= 256";
 
 constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
 
@@ -120,7 +119,7 @@ void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
 
 /// The remedy for a query that SQLite refused with this code and message.
 std::string remedy_for(int code, std::string_view reason) {
-  if (code == SQLITE_TOOBIG) return "a value has at most 2 MiB, and a query at most 1 MiB";
+  if (code == SQLITE_TOOBIG) return "a value may have at most 2 MiB, and a query 1 MiB";
   if (reason.find("no such column") != std::string_view::npos) {
     return spelled("`shardwise query INDEX .schema`") + " shows the columns; " +
            spelled("`shardwise index --column FIELD`") + " adds one";
@@ -176,7 +175,7 @@ struct Query::Impl {
               "the query cannot be run: sorting and grouping need more than " +
                   human_bytes(scratch_bytes) + " of scratch files",
               in_quotes(index->path()),
-              "ask for less at once, by WHERE or LIMIT" +
+              "select less with WHERE or LIMIT" +
                   if_there(", or allow more (", "Query::Limits::scratch_bytes", ")"));
         }
         throw Error(ErrorCode::kNoSpace, "no room for the scratch files of a query",
@@ -214,7 +213,7 @@ struct Query::Impl {
       const char* const name = sqlite3_bind_parameter_name(statement, 1);
       throw InvalidArgument(std::string(kCannotRun) + "it has the parameter " +
                                 in_quotes(name == nullptr ? "?" : name) + ", which has no value",
-                            "", "write the value itself; a text in single quotes");
+                            "", "write the value itself, a text in single quotes");
     }
     for (int i = 0; i < sqlite3_column_count(statement); ++i) {
       const char* name = sqlite3_column_name(statement, i);

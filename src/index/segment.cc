@@ -88,7 +88,7 @@ void SegmentBuilder::begin_sample(std::string_view key) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
   if (keys_.size() + key.size() > kMost || samples_.size() + 1 >= kMost) {
     throw CorruptShard("the shard has too many samples", in_quotes(shard_),
-                       "split the shard: an index holds up to 4 GiB of keys a shard");
+                       "split the shard; an index holds up to 4 GiB of keys per shard");
   }
   samples_.push_back({num_members(), static_cast<std::uint32_t>(keys_.size())});
   keys_ += key;
@@ -149,8 +149,9 @@ std::uint32_t SegmentBuilder::field_number(std::string_view field) {
   }
   const auto number = static_cast<std::uint32_t>(fields_.size());
   if (number >= kMaxFields) {
-    throw CorruptShard("the shard has more than 16 million different fields", in_quotes(shard_),
-                       "a field is what follows the first dot of a basename; rename the members");
+    throw CorruptShard(
+        "the shard has more than 16 million different fields", in_quotes(shard_),
+        "rename the members; a field is the part of the file name after the first dot");
   }
   fields_.push_back(lower_);
   if (!field_numbers_.empty()) field_numbers_.emplace(lower_, number);

@@ -40,7 +40,7 @@ ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Ind
   }
   if (lookup.root.empty()) return;
   if (is_fetched_url(lookup.root)) {
-    refuse<Unsupported>("shards are looked for below a folder, not a URL", lookup.root);
+    refuse<Unsupported>("the root is a URL, but must be a folder", lookup.root);
   }
   std::error_code failed;
   if (!std::filesystem::is_directory(c_path(lookup.root), failed)) {
@@ -54,10 +54,10 @@ ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Ind
   for (std::uint64_t i = 0; i < catalogue.meta().summary.num_shards; ++i) {
     const std::string url = catalogue.shard(i).url;
     if (is_fetched_url(url)) {
-      refuse<Unsupported>("the shard is remote, and cannot be looked for below a folder", url);
+      refuse<Unsupported>("the shard is remote, but a root folder was given", url);
     }
     if (goes_up(url)) {
-      refuse<InvalidArgument>("the stored path of a shard may lead out of the folder", url);
+      refuse<InvalidArgument>("the stored path of a shard may lead out of the root folder", url);
     }
     if (!is_absolute(url)) continue;
     if (!shared) shared = folder_of(url);

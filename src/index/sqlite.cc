@@ -35,7 +35,7 @@ bool is_out_of_space(sqlite3* db) {
     case SQLITE_FULL:
       throw Error(ErrorCode::kNoSpace, "cannot write the index",
                   in_quotes(path) + " (" + reason + ")",
-                  "free some space, raise the limit on the size of files (ulimit -f), or choose "
+                  "free some space, raise the file size limit (ulimit -f), or choose "
                   "another place, then run again");
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:

@@ -68,7 +68,7 @@ class RepeatedKeys {
     const std::string others =
         num_repeated_ == 1 ? std::string()
                            : " (and " + human_count(num_repeated_ - 1) + " more such samples)";
-    throw CorruptShard("the key " + in_quotes(key_) + " comes in two shards" + others,
+    throw CorruptShard("the key " + in_quotes(key_) + " occurs in two shards" + others,
                        place(first_) + " and " + place(second_),
                        "rename the samples, leave a shard out, or index without " +
                            spelled("Index::Content::unique_keys"));

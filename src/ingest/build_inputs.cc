@@ -43,7 +43,7 @@ Rescan look_at(const std::string& shard, const std::string& index_path, const Re
     return source;
   }
   if (!remote) {
-    throw Unsupported("the shard is remote, and there is no access to remote files",
+    throw Unsupported("the shard is remote, but no remote access was given",
                       in_quotes(redacted_url(shard)), "give BuildOptions::remote");
   }
   named.add_url(shard);
@@ -72,7 +72,7 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
       policies.no_field == DefectPolicies::OnDefect::kKeep ||
       policies.duplicate_field == DefectPolicies::OnDefect::kKeep) {
     throw InvalidArgument("the policy `keep` is for repeated keys only", in_quotes(path),
-                          "take `error` or `skip`");
+                          "choose `error` or `skip`");
   }
   if (options.part && (options.part->number < 1 || options.part->number > options.part->count)) {
     throw InvalidArgument("there is no part " + std::to_string(options.part->number) + " of " +
@@ -103,7 +103,7 @@ Hash128 hash_of_list(const std::string& path, const std::vector<std::string>& sh
 void require_any(const std::vector<Source>& found, const std::vector<std::string>& missing) {
   if (!found.empty() || missing.empty()) return;
   const std::size_t num_others = missing.size() - 1;
-  throw NotFound("none of the shards exists",
+  throw NotFound("all shards are missing",
                  in_quotes(without_secrets(missing.front())) +
                      (num_others == 0 ? "" : " and " + std::to_string(num_others) + " more"),
                  "check the paths");

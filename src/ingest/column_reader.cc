@@ -138,13 +138,13 @@ Index::Column parse_column(std::string_view text) {
   if (column.field.empty() || column.field.find_first_of("/\n") != std::string::npos) {
     throw InvalidArgument(
         "the column names no field", where,
-        "write FIELD, FIELD:JSONPATH, or NAME=FIELD:JSONPATH, as cls or json:$.width");
+        "write FIELD, FIELD:JSONPATH, or NAME=FIELD:JSONPATH, e.g. cls or json:$.width");
   }
   if (path != std::string_view::npos) {
     column.json_path = rest.substr(path + 1);
     if (!is_json_path(column.json_path)) {
       throw InvalidArgument("the JSON path of the column is malformed", where,
-                            "write it as in SQLite, json:$.size.width or json:$.tags[0]");
+                            "write it as in SQLite, e.g. json:$.size.width or json:$.tags[0]");
     }
     if (column.json_path.find('\n') != std::string::npos) {
       throw InvalidArgument("the JSON path of the column has a line break", where, "leave it out");
@@ -208,7 +208,8 @@ std::optional<std::string> ColumnReader::too_large(std::size_t column,
   }
   const bool is_text = is_utf8(field) && field.find('\0') == std::string_view::npos;
   if (is_text && (field.size() <= kMaxTextValueBytes || !json_fault(field))) return std::nullopt;
-  return std::string(is_text ? "a text above 64 KiB" : "a value above 4 KiB that is no text") +
+  return std::string(is_text ? "a text of more than 64 KiB"
+                             : "a value of more than 4 KiB other than text") +
          " cannot be a metadata column";
 }
 

@@ -30,7 +30,7 @@ void refuse_shard_named_twice(const std::string& first, const std::string& secon
   const std::string a = without_secrets(first), b = without_secrets(second);
   throw InvalidArgument("a shard is named twice",
                         in_quotes(a) + (a == b ? "" : " and " + in_quotes(b)),
-                        "each of its samples would come twice; name it once");
+                        "name it once; otherwise each of its samples would occur twice");
 }
 
 }  // namespace shardwise

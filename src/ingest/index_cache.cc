@@ -120,7 +120,7 @@ std::string folder_of(const IndexCacheOptions& options) {
   if (!options.directory.empty()) return normal_absolute_path(options.directory);
   if (const auto cache = folder_in("XDG_CACHE_HOME")) return *cache + "/shardwise";
   if (const auto home = folder_in("HOME")) return *home + "/.cache/shardwise";
-  throw InvalidArgument("there is no folder for an index that is built at first use",
+  throw InvalidArgument("no folder is known for the index that is built at first use",
                         "neither XDG_CACHE_HOME nor HOME is set", name_folder());
 }
 
@@ -260,8 +260,8 @@ class Place {
     struct stat status {};
     if (::stat(path_.c_str(), &status) == 0) {
       if (!S_ISREG(status.st_mode)) {
-        throw InvalidArgument("the path of the index is taken by something that is not a file",
-                              in_quotes(path_), "remove it");
+        throw InvalidArgument("the path of the index exists and is not a file", in_quotes(path_),
+                              "remove it");
       }
       if (Catalogue::looks_like_one(path_)) return;
     }
@@ -382,7 +382,7 @@ std::string index_of_sources(const std::vector<std::string>& names,
                              const IndexCacheOptions& options) {
   if (!options.build_missing) {
     throw InvalidArgument(
-        "an index is needed, shards were given, and an index may not be built for them (" +
+        "an index is needed, but shards were given, and building an index is off (" +
             spelled("IndexCacheOptions::build_missing") + ")",
         names.empty() ? "" : in_quotes(without_secrets(names.front())), instead());
   }

@@ -131,8 +131,8 @@ std::optional<std::string> begin_of_file(const std::string& path, std::size_t ma
 }
 
 [[noreturn]] void refuse_to_replace(const std::string& path, std::string_view kind) {
-  throw InvalidArgument("will not replace a file that is no " + std::string(kind), in_quotes(path),
-                        "choose another name, or remove the file");
+  throw InvalidArgument("will not replace a file that is not a " + std::string(kind),
+                        in_quotes(path), "choose another name, or remove the file");
 }
 
 /// Throws if the file at `path` has content that is not a wids descriptor.
@@ -177,8 +177,8 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
            "expand it, and index the expanded file");
   }
   if (shard.num_archives > 1) {
-    refuse("the shard holds several archives, of which wids reads the first", "",
-           "make one archive of them: `tar -A`, or repack");
+    refuse("the shard holds several archives, but wids reads only the first", "",
+           "join them with `tar -A`, or repack");
   }
   std::unordered_map<std::string_view, std::vector<std::uint32_t>> samples_of_key;
   std::uint64_t last_offset = 0;
@@ -190,7 +190,7 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
       const std::string name = std::string(key) + "." + std::string(field);
       if (name.size() > kMaxName) {
         refuse("the name of the member has more than 100 bytes, and wids would cut it off", name,
-               "make shards of shorter names");
+               "repack the shard with shorter names");
       }
       if (!is_utf8(name)) {
         refuse("the name of the member is not UTF-8, and wids would fail there", name,
@@ -198,11 +198,11 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
       }
       if (member.size_bytes > kMaxMemberBytes) {
         refuse("the member has 8 GiB or more, and wids would fail there", name,
-               "make smaller members");
+               "repack the shard with smaller members");
       }
       if (member.data_offset() <= last_offset) {
         refuse("the member is a hard link, which wids would leave out", name,
-               "make shards without links: `tar --hard-dereference`");
+               "repack the shard without links: `tar --hard-dereference`");
       }
       last_offset = member.data_offset();
       for (const std::uint32_t other : same_key) {
@@ -210,7 +210,7 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
         if (std::any_of(others.begin(), others.end(), [&](const MemberRecord& record) {
               return record.field() == member.field();
             })) {
-          refuse("the name of the member comes twice, and wids would take one of the two", name,
+          refuse("the name of the member occurs twice, but wids would read only one", name,
                  "rename one of them");
         }
       }
@@ -232,7 +232,7 @@ std::string dali_name(const Index::Shard& shard) {
 [[noreturn]] void refuse_name(const Index::Shard& shard, std::string_view name) {
   throw Unsupported(
       "the name of the member has white space, which separates names in DALI's index files",
-      shown(shard) + ", " + in_quotes(name), "make shards whose names have none");
+      shown(shard) + ", " + in_quotes(name), "repack the shard with names without white space");
 }
 
 /// Throws if DALI could not read the file that write_dali_file() makes for this shard.
@@ -284,12 +284,12 @@ void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
     if (is_file || member.name.find('.') != std::string::npos) ++num_found;
   }
   if (num_found > 0) {
-    throw Unsupported(
-        "the index left out " + std::to_string(num_found) +
-            (num_found == 1 ? " member" : " members") +
-            ", and wids would number the samples differently",
-        in_quotes(index.path()),
-        "see them with " + spelled("`shardwise ls --left-out`") + ", and make shards without them");
+    throw Unsupported("the index left out " + std::to_string(num_found) +
+                          (num_found == 1 ? " member" : " members") +
+                          ", and wids would number the samples differently",
+                      in_quotes(index.path()),
+                      "see them with " + spelled("`shardwise ls --left-out`") +
+                          ", and repack the shards without them");
   }
 }
 
@@ -301,7 +301,7 @@ void write_wids_descriptor(const Index& index, const std::string& named,
   const Index::Summary summary = index.summary();
   if (summary.part) {
     throw InvalidArgument("the index is part " + to_string(*summary.part) +
-                              ", and its descriptor would pass for the whole data set",
+                              ", but a descriptor describes a whole data set",
                           in_quotes(index.path()),
                           "join the parts with " + spelled("`shardwise merge`") + " first");
   }
@@ -357,7 +357,7 @@ std::vector<std::string> write_dali_index(const Index& index, const std::string&
     if (!is_new) {
       throw InvalidArgument("two shards would have one index file, " + in_quotes(name),
                             shown(shards[it->second]) + " and " + shown(shard),
-                            "rename one of them, or index them apart");
+                            "rename one of them, or export them separately");
     }
     require_dali_can_read(shard, segment_of(index, shard.number));
     paths.push_back(directory + "/");

@@ -30,7 +30,7 @@ bool is_encoded(const std::string& place) { return is_remote_url(place) && !is_o
 /// Returns a folder, a file or a URL prefix in normal spelling, without a slash at its end.
 std::string normal_place(const std::string& place) {
   if (place.empty()) {
-    throw InvalidArgument("the relocation lacks a folder", "", "give the old and the new one");
+    throw InvalidArgument("the relocation lacks a folder", "", "give the old and the new folder");
   }
   if (is_command_url(place)) {
     throw Unsupported("a command cannot be relocated", in_quotes(redacted_url(place)),
@@ -233,12 +233,12 @@ BuildReport relocate_index(const std::string& index_path,
   if (num_different > 0) {
     throw StaleIndex(
         std::to_string(num_different) + " of " + std::to_string(shards.size()) +
-            (shards.size() == 1 ? " shard is" : " shards are") + " not what was indexed; the first",
+            (shards.size() == 1 ? " shard is" : " shards are") + " not as indexed; the first",
         first_different,
         (options.accept_times ? ""
                               : "if they were copied, accept their new times: " +
                                     spelled("BuildOptions::accept_times") + "; otherwise ") +
-            "name them as SOURCE: what changed is read again");
+            "name them as SOURCE to index the changed ones again");
   }
   const std::vector<std::string> words_now = moves.apply_to_words(words);
   if (!descriptors_name_others(words_now, inputs.sources, options.remote)) {

@@ -152,7 +152,7 @@ Hash128 ShardBytes::stored_hash() const {
 
 void ShardBytes::done() const {
   if (stopped_) {
-    throw CorruptShard("a header that cannot be read ended the expansion, but not the scan",
+    throw CorruptShard("an unreadable header ended the expansion before the scan",
                        in_quotes(without_secrets(place_.path)), "repack the shard");
   }
   if (!copy_ || compression_ == Compression::kNone) return;

@@ -86,7 +86,7 @@ class SampleGrouper {
       refuse(
           Index::SkippedMember::Kind::kDuplicateField, options_.policies.duplicate_field,
           member.header_offset, member.name,
-          "the field '" + escaped(name->field) + "' comes twice in sample " + in_quotes(name->key),
+          "the field '" + escaped(name->field) + "' occurs twice in sample " + in_quotes(name->key),
           "a sample has each field once; repack the shard");
       return;
     }
@@ -103,7 +103,7 @@ class SampleGrouper {
     const DefectPolicies::OnLink policy = options_.policies.link;
     if (policy != DefectPolicies::OnLink::kSkip && names_a_field(other.name)) {
       const bool hard = other.type == TarOther::Type::kHardLink;
-      std::string what = "the entry is " + link_text(other) + ", and is named like a member";
+      std::string what = "the entry is " + link_text(other) + ", with the name of a member";
       if (policy == DefectPolicies::OnLink::kResolve) {
         what += hard ? "; no earlier member of the shard has that name"
                      : "; symbolic links are never followed";
@@ -176,10 +176,10 @@ class SampleGrouper {
     for (std::size_t i = 0; i < options_.columns.size(); ++i) {
       if (!same_field(options_.columns[i].field, field)) continue;
       if (member.size_bytes > kMaxColumnFieldBytes) {
-        refuse_value(member, "a field above 1 MiB cannot be a metadata column",
+        refuse_value(member, "a field of more than 1 MiB cannot be a metadata column",
                      "ask for another column");
       } else if (const auto why = columns_->too_large(i, data)) {
-        refuse_value(member, *why, "take another field, or a part of one: FIELD:JSONPATH");
+        refuse_value(member, *why, "choose another field, or a part of one (FIELD:JSONPATH)");
       } else {
         set_column(i, member, data);
       }
@@ -191,9 +191,8 @@ class SampleGrouper {
       builder_.set_value(static_cast<std::uint32_t>(column), columns_->read(column, data));
     } catch (const JsonFault& fault) {
       refuse_value(member,
-                   "the field is not JSON, from which the column " +
-                       in_quotes(options_.columns[column].name) + " is taken (" +
-                       escaped(fault.text()) + ")",
+                   "column " + in_quotes(options_.columns[column].name) +
+                       " needs JSON, but the field is not JSON (" + escaped(fault.text()) + ")",
                    "mend the shard, or ask for another column");
     }
   }
@@ -242,7 +241,7 @@ class SampleGrouper {
   void refuse_second_place(std::uint32_t first, std::uint32_t second) {
     refuse(Index::SkippedMember::Kind::kRepeatedKey, options_.policies.repeated_key,
            header_offsets_[second], builder_.key(second),
-           "the key comes in two places of the shard, first at offset " +
+           "the key occurs at two places of the shard, first at offset " +
                std::to_string(header_offsets_[first]),
            "the members of a sample must follow one another: repack with `tar --sort=name`");
   }

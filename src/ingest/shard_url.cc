@@ -52,10 +52,10 @@ bool is_plain_path(std::string_view text) {
 
 void require_no_command(std::string_view url, std::string_view where) {
   if (!is_command_url(url)) return;
-  throw Unsupported("a pipe: URL is a command, and is not run", named(url, where),
-                    "copy the shard to a local disk and give its path; commands that you give "
-                    "yourself are run with " +
-                        spelled("Fetchers::Options::allow_pipe"));
+  throw Unsupported(
+      "a pipe: URL is a command, and commands are not run", named(url, where),
+      "copy the shard to a local disk and give its path, or run your own commands with " +
+          spelled("Fetchers::Options::allow_pipe"));
 }
 
 std::string resolve_reference(std::string_view url, const std::string& base,
@@ -70,7 +70,7 @@ std::string resolve_reference(std::string_view url, const std::string& base,
     const std::string from = scheme_of(base), to = scheme_of(url);
     if (from != to && !(from == "http" && to == "https")) {
       throw Unsupported("a remote list or descriptor names a URL of another scheme",
-                        named(url, where), "it may name what is at " + from + ": URLs only");
+                        named(url, where), "it may name " + from + ": URLs only");
     }
   }
   if (remote) {
@@ -81,7 +81,7 @@ std::string resolve_reference(std::string_view url, const std::string& base,
   if (remote_base) {
     if (scheme_of(url) == "file" || url.starts_with('/')) {
       throw Unsupported("a remote list or descriptor names a path on this machine",
-                        named(url, where), "it may name what lies beside it, or absolute URLs");
+                        named(url, where), "it may name relative paths, or absolute URLs");
     }
     return base + "/" + std::string(url);
   }

@@ -99,7 +99,7 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
     };
     if (!is_number(first) || !is_number(last)) {
       if (is_command_url(pattern)) return std::nullopt;
-      throw InvalidArgument("the range is not one of two numbers", in_quotes(without_urls(pattern)),
+      throw InvalidArgument("the range is malformed", in_quotes(without_urls(pattern)),
                             "write {000000..000146}");
     }
     const std::int64_t from = *parse_int64(first);
@@ -265,10 +265,9 @@ class Expander {
       ++num_shards;
     }
     if (num_shards == 0 && glob != std::string::npos) {
-      throw NotFound(
-          "no file matches", in_quotes(redacted_url(url)),
-          "of " + std::to_string(files.size()) +
-              " files whose URLs begin as the pattern does, none does; a * stands for no /");
+      throw NotFound("no file matches", in_quotes(redacted_url(url)),
+                     "check the pattern: none of the " + std::to_string(files.size()) +
+                         " files below its first part matches; * does not match /");
     }
     if (num_shards == 0) {
       throw NotFound("the remote folder holds no shard", in_quotes(redacted_url(url)),
@@ -284,10 +283,10 @@ class Expander {
       return remote_->list(url.substr(0, glob));
     } catch (const Unsupported&) {
       if (glob == std::string::npos || is_object_url(url)) throw;
-      throw Unsupported("a * in a URL stands for many files, which this scheme cannot list",
+      throw Unsupported("the URL has a *, but files of this scheme cannot be listed",
                         in_quotes(redacted_url(url)),
-                        "name the shards: by a pattern in braces, as train-{000000..000146}.tar, "
-                        "or by a list (@list.txt); write a * in a file's own name as %2A");
+                        "name the shards by a pattern, e.g. train-{000000..000146}.tar, or by a "
+                        "list (@list.txt); write a * of a file name as %2A");
     }
   }
 
@@ -309,8 +308,8 @@ class Expander {
           "the directory holds no shard", in_quotes(directory),
           "shards are named *.tar, *.tgz or *.tar.<codec>; " +
               (folders.others.empty()
-                   ? "it holds no file whose name does not begin with a dot"
-                   : "other files, as " + in_quotes(folders.others.front()) + ", are left out"));
+                   ? "it is empty, or all names begin with a dot"
+                   : "other files, e.g. " + in_quotes(folders.others.front()) + ", are ignored"));
     }
     for (const std::string& path : folders.shards) add_shard(path);
     list_.left_out.insert(list_.left_out.end(), folders.others.begin(), folders.others.end());

@@ -97,7 +97,7 @@ Inspection original(const Index& index, const Index::Shard& info, const VerifyOp
     return {{.path = info.path}};
   }
   if (options.remote == nullptr) {
-    throw Unsupported("the shard is remote, and there is no access to remote files",
+    throw Unsupported("the shard is remote, but no remote access was given",
                       in_quotes(redacted_url(info.path)), "give VerifyOptions::remote");
   }
   const RemoteShards::State state = options.remote->state(info.path);

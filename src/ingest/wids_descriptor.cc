@@ -39,7 +39,7 @@ class Resolver {
  private:
   void spend(std::uint64_t num_bytes, const std::string& path) {
     if (num_bytes > bytes_left_) {
-      throw InvalidArgument("the descriptor, with all that it refers to, is above 256 MiB",
+      throw InvalidArgument("the descriptor and the files that it refers to exceed 256 MiB",
                             in_quotes(without_secrets(path)), "check that it is a wids descriptor");
     }
     bytes_left_ -= num_bytes;
@@ -57,7 +57,7 @@ class Resolver {
 
   std::string fetch(const std::string& url) {
     if (remote_ == nullptr) {
-      throw Unsupported("the descriptor is remote, and there is no access to remote files",
+      throw Unsupported("the descriptor is remote, but no remote access was given",
                         in_quotes(redacted_url(url)), "copy it, and give its path");
     }
     std::string json;
@@ -98,10 +98,9 @@ class Resolver {
     const std::string path = resolve_reference(*reference.source_url, home, where + ".source_url");
     wids_json::Descriptor raw = load(path);
     if (raw.datasets || !raw.own.shards) {
-      throw InvalidArgument(
-          "the descriptor refers to one that has no shards of its own, or refers to others",
-          in_quotes(without_secrets(path)) + " from " + where,
-          "refer to files that hold a shardlist, and no datasets");
+      throw InvalidArgument("a referenced descriptor has no shardlist, or has datasets",
+                            in_quotes(without_secrets(path)) + " from " + where,
+                            "refer to files with a shardlist and without datasets");
     }
     raw.own.weight = reference.weight;
     if (reference.name) raw.own.name = reference.name;
@@ -188,11 +187,11 @@ std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_
 [[noreturn]] void refuse(const std::string& descriptor, const std::string& shard,
                          const std::string& difference, std::uint64_t num_others) {
   throw Mismatch(
-      "a shard is not what its descriptor says",
+      "a shard differs from its descriptor",
       in_quotes(without_secrets(shard)) + " " + difference + " as in " +
           in_quotes(without_secrets(descriptor)) +
           (num_others == 0 ? "" : " (and " + std::to_string(num_others) + " more shards)"),
-      "bring back the shard that the descriptor was made of, or make the descriptor anew with " +
+      "restore the original shard, or make a new descriptor with " +
           spelled("`shardwise export --format wids`"));
 }
 
@@ -209,7 +208,7 @@ std::string local_md5(const Index::Shard& shard, const WidsDescriptor::CheckOpti
 std::string remote_md5(const Index::Shard& shard, const WidsDescriptor::CheckOptions& options,
                        const BytesDone& progress) {
   if (options.remote == nullptr) {
-    throw Unsupported("the shard is remote, and there is no access to remote files",
+    throw Unsupported("the shard is remote, but no remote access was given",
                       in_quotes(redacted_url(shard.path)), "check without md5");
   }
   Md5 md5;

@@ -223,7 +223,8 @@ class Reader {
     place.key = Key::kOther;  // the error concerns the object, not a key
     if (place.kind == Kind::kShard) {
       if (!has(place, Key::kUrl)) wrong("a shard without a url", "name the shard's file");
-      if (!has(place, Key::kSamples)) wrong("a shard without nsamples", "say how many it has");
+      if (!has(place, Key::kSamples))
+        wrong("a shard without nsamples", "add the number of its samples");
       return;
     }
     const Dataset& set = dataset();
@@ -241,7 +242,7 @@ class Reader {
     } else if (set.source_url && set.shards) {
       wrong("a data set with both a shardlist and a source_url", "leave one of them out");
     } else if (!set.source_url && !set.shards) {
-      wrong("a data set with neither a shardlist nor a source_url", "say what its shards are");
+      wrong("a data set with neither a shardlist nor a source_url", "add one of them");
     }
   }
 

@@ -49,7 +49,7 @@ ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> owner, StopGuard*
 namespace {
 
 [[noreturn]] void throw_no_c10d() {
-  throw Error(ErrorCode::kDistributed, "this build knows no groups of c10d",
+  throw Error(ErrorCode::kDistributed, "this build does not support groups of c10d",
               "adopt_process_group()", "build it with a LibTorch that comes with c10d's headers");
 }
 

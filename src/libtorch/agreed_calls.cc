@@ -275,7 +275,7 @@ void AgreedCalls::give_up() {
 
 void AgreedCalls::throw_if_stopping(const char* name) {
   if (!stop_) return;
-  call("cannot go on with the other ranks", CallHeader(name));
+  call("cannot continue with the other ranks", CallHeader(name));
   if (stop_->agreed().is_at_once()) throw Cancelled("the ranks stop", stop_->agreed().reason, "");
 }
 

@@ -60,9 +60,9 @@ std::string type_name(torch::ScalarType type, const std::string& name) {
   for (const TypeName& known : kTypes) {
     if (known.type == type) return std::string(known.name);
   }
-  throw Unsupported("a checkpoint holds no tensors of this type",
+  throw Unsupported("a checkpoint cannot hold tensors of this type",
                     in_quotes(name) + ", " + c10::toString(type),
-                    "give it as integers, floats or bool");
+                    "convert it to integers, floats or bool");
 }
 
 std::optional<torch::ScalarType> type_of(std::string_view name) {
@@ -149,7 +149,7 @@ class OptimizerParameters {
       for (const torch::Tensor& parameter : group.params()) {
         const auto at = names.find(parameter.unsafeGetTensorImpl());
         if (at == names.end()) {
-          throw InvalidArgument("the optimizer has a parameter that the module has not",
+          throw InvalidArgument("the module lacks a parameter of the optimizer",
                                 "one of shape " + shape_text(parameter.sizes()),
                                 "give the module whose parameters() it was made with");
         }
@@ -236,9 +236,9 @@ torch::Tensor read_checked(const std::string& path) {
   for (const CheckpointPart& part :
        shardwise::detail::parse_checkpoint(view_of(bytes), path).parts) {
     if (fits(part)) continue;
-    throw InvalidArgument("the file is no whole checkpoint (the value " + in_quotes(part.name) +
-                              " has another size than its shape)",
-                          in_quotes(path), "name a file that was written as a checkpoint");
+    throw InvalidArgument("the file is not a complete checkpoint (the value " +
+                              in_quotes(part.name) + " has another size than its shape)",
+                          in_quotes(path), "name a complete checkpoint");
   }
   return bytes;
 }
@@ -343,7 +343,7 @@ torch::Tensor Checkpoint::view(const std::string& name) const {
   const Value& found = value(name);
   const auto type = type_of(found.type);
   if (!type) {
-    throw Mismatch("the value is no tensor", in_quotes(name) + ", " + escaped(found.type),
+    throw Mismatch("the value is not a tensor", in_quotes(name) + ", " + escaped(found.type),
                    "text() gives texts");
   }
   return tensor_over(found.bytes, *type, found.shape);
@@ -354,19 +354,19 @@ torch::Tensor Checkpoint::tensor(const std::string& name) const { return view(na
 std::int64_t Checkpoint::integer(const std::string& name) const {
   const torch::Tensor found = view(name);
   if (found.dim() == 0 && found.scalar_type() == torch::kInt64) return found.item<std::int64_t>();
-  throw Mismatch("the value is no integer", in_quotes(name), "tensor() gives tensors");
+  throw Mismatch("the value is not an integer", in_quotes(name), "tensor() gives tensors");
 }
 
 double Checkpoint::number(const std::string& name) const {
   const torch::Tensor found = view(name);
   if (found.dim() == 0 && found.scalar_type() == torch::kFloat64) return found.item<double>();
-  throw Mismatch("the value is no number of 64 bits", in_quotes(name), "tensor() gives tensors");
+  throw Mismatch("the value is not a 64-bit number", in_quotes(name), "tensor() gives tensors");
 }
 
 std::string Checkpoint::text(const std::string& name) const {
   const Value& found = value(name);
   if (found.type == kText) return std::string(view_of(found.bytes));
-  throw Mismatch("the value is no text", in_quotes(name) + ", " + escaped(found.type),
+  throw Mismatch("the value is not a text", in_quotes(name) + ", " + escaped(found.type),
                  "tensor() gives tensors");
 }
 
@@ -376,19 +376,19 @@ void Checkpoint::load(const std::string& prefix, torch::nn::Module& module) cons
   for (const auto& [name, tensor] : own) {
     const auto at = values_.find(prefix + "/" + name);
     if (at == values_.end()) {
-      differences.push_back(in_quotes(name) + " is missing there");
+      differences.push_back(in_quotes(name) + " is missing in the checkpoint");
     } else if (at->second.shape != tensor.sizes().vec() ||
                type_of(at->second.type) != tensor.scalar_type()) {
       differences.push_back(in_quotes(name) + " is " + at->second.type +
-                            shape_text(at->second.shape) + " there, " + text_of(tensor, name) +
-                            " here");
+                            shape_text(at->second.shape) + " in the checkpoint, " +
+                            text_of(tensor, name) + " here");
     }
   }
   const std::string front = prefix + "/";
   for (auto at = values_.lower_bound(front); at != values_.end() && at->first.starts_with(front);
        ++at) {
     const std::string name = at->first.substr(front.size());
-    if (!own.contains(name)) differences.push_back(in_quotes(name) + " is missing here");
+    if (!own.contains(name)) differences.push_back(in_quotes(name) + " is missing in the model");
   }
   if (!differences.empty()) throw_mismatch(differences, path_);
   const torch::NoGradGuard no_grad;
@@ -399,15 +399,15 @@ void Checkpoint::load(const std::string& prefix, torch::optim::Optimizer& optimi
                       const torch::nn::Module& module) const {
   const detail::OptimizerKind& kind = detail::kind_of(optimizer);
   if (text(prefix + "/kind") != kind.name) {
-    throw_mismatch(
-        {"the optimizer is " + escaped(text(prefix + "/kind")) + " there, " + kind.name + " here"},
-        path_);
+    throw_mismatch({"the optimizer is " + escaped(text(prefix + "/kind")) + " in the checkpoint, " +
+                    kind.name + " here"},
+                   path_);
   }
   const torch::Tensor rates = tensor(prefix + "/learning_rates").to(torch::kFloat64).flatten();
   auto& groups = optimizer.param_groups();
   if (rates.numel() != static_cast<std::int64_t>(groups.size())) {
-    throw_mismatch({"the optimizer has " + std::to_string(rates.numel()) + " groups there, " +
-                    std::to_string(groups.size()) + " here"},
+    throw_mismatch({"the optimizer has " + std::to_string(rates.numel()) +
+                    " groups in the checkpoint, " + std::to_string(groups.size()) + " here"},
                    path_);
   }
   std::vector<std::pair<torch::Tensor, std::unique_ptr<torch::optim::OptimizerParamState>>> states;
@@ -425,7 +425,7 @@ void Checkpoint::load(const std::string& prefix, torch::optim::Optimizer& optimi
       const torch::Tensor kept = view(at + field.name);
       if (kept.sizes() != own.sizes() || kept.scalar_type() != own.scalar_type()) {
         throw_mismatch({in_quotes(at + field.name) + " is " + text_of(kept, field.name) +
-                        " there, " + text_of(own, field.name) + " here"},
+                        " in the checkpoint, " + text_of(own, field.name) + " here"},
                        path_);
       }
       *field.tensor = kept.to(own.device());
@@ -459,9 +459,9 @@ void Checkpoint::load_random_state(const ProcessGroup& group) const {
   const std::lock_guard<std::mutex> lock(generator.mutex());
   if (all.dim() != 2 || all.scalar_type() != torch::kUInt8 || all.size(0) == 0 ||
       all.size(1) != generator.get_state().numel()) {
-    throw Mismatch("the checkpoint's random numbers are of another LibTorch",
+    throw Mismatch("the checkpoint's random state belongs to another version of LibTorch",
                    in_quotes(path_) + ", written by " + escaped(writer_),
-                   "seed them anew, with torch::manual_seed()");
+                   "seed again with torch::manual_seed()");
   }
   if (group.rank() < all.size(0)) {
     generator.set_state(all[group.rank()].clone());

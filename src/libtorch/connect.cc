@@ -177,7 +177,7 @@ std::shared_ptr<AgreedCalls> connect(const RankEnvironment& environment,
                                                   // knows it
       const std::string what = "cannot connect to the other ranks (" + reason_of(e) + ")";
       const char* const remedy =
-          "look at what the other ranks said last, and start all ranks again";
+          "read the last messages of the other ranks, then start all ranks again";
       meeting.leave(what, describe(environment), remedy);
       throw Error(ErrorCode::kDistributed, what, describe(environment), remedy);
     }

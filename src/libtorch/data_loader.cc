@@ -26,7 +26,7 @@ void rethrow_for(const Sample& sample) {
   } catch (const std::exception& e) {
     throw wrapped(e.what());
   } catch (...) {
-    throw wrapped("something that is no std::exception was thrown");
+    throw wrapped("an exception other than std::exception was thrown");
   }
 }
 
@@ -65,7 +65,7 @@ TorchSampler::TorchSampler(const shardwise::Sampler& sampler) : state_(std::make
 void TorchSampler::reset(torch::optional<std::size_t> new_size) {
   State& state = *state_;
   if (new_size && *new_size != state.sampler->num_samples()) {
-    throw InvalidArgument("a sampler's size is its data set's", std::to_string(*new_size),
+    throw InvalidArgument("the sampler's size cannot be changed", std::to_string(*new_size),
                           "make another sampler, or reset without a size");
   }
   if (state.next_epoch != state.sampler->epoch()) {

@@ -30,7 +30,7 @@ void require_size(const ImageSize& size) {
   const bool is_size =
       size.height > 0 && size.width > 0 && size.height <= kMost && size.width <= kMost;
   if (size.empty() || is_size) return;
-  throw InvalidArgument("no image can have this size",
+  throw InvalidArgument("the size of the image is out of range",
                         std::to_string(size.height) + "x" + std::to_string(size.width) + " (HxW)",
                         "give height and width from 1 to 1,048,576, or neither");
 }
@@ -97,7 +97,7 @@ torch::ScalarType scalar_type(const detail::NpyHeader& header) {
 torch::Tensor npy_of(std::string_view bytes) {
   const detail::NpyHeader header = detail::parse_npy_header(bytes);
   if (header.kind == 'u' && header.item_bytes == 8) {
-    throw DecodeFailure("npy: no tensor type for the type uint64");
+    throw DecodeFailure("npy: LibTorch has no type uint64");
   }
   auto array = torch::empty(header.shape, scalar_type(header));
   detail::write_npy(header, bytes, static_cast<std::byte*>(array.data_ptr()));

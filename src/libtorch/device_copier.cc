@@ -55,7 +55,7 @@ torch::Device usable(torch::Device device) {
   if (device.is_cpu()) return device;
   if (!c10::impl::hasDeviceGuardImpl(device.type())) refuse("this LibTorch does not know it");
   const c10::impl::VirtualGuardImpl guard(device.type());
-  if (guard.deviceCount() == 0) refuse("there is none");
+  if (guard.deviceCount() == 0) refuse("no such device was found");
   return device.has_index() ? device : guard.getDevice();
 }
 

@@ -102,7 +102,7 @@ void require_classes(const ImageLoader::Batch& batch, std::int64_t num_classes) 
   for (std::int64_t i = 0; i < batch.size(); ++i) {
     const auto label = batch.labels[i].item<std::int64_t>();
     if (label >= 0 && label < num_classes) continue;
-    throw InvalidArgument("a label is no class of the model",
+    throw InvalidArgument("a label is not a class of the model",
                           "sample " + std::to_string(batch.samples[i].item<std::int64_t>()) +
                               ", label " + std::to_string(label),
                           "the model gives scores of " + std::to_string(num_classes) +
@@ -247,7 +247,7 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
     const torch::Tensor values = measure(filled_up(batch.images, options.batch_size),
                                          filled_up(batch.labels, options.batch_size));
     if (values.dim() < 1 || values.dim() > 2 || values.size(0) != options.batch_size) {
-      throw InvalidArgument("what is measured is not one row of numbers per image",
+      throw InvalidArgument("the measure does not give one row of numbers per image",
                             std::to_string(options.batch_size) + " images",
                             "return a tensor of [images] or [images, figures]");
     }
@@ -255,9 +255,9 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
         as_doubles(values).view({options.batch_size, -1}).narrow(0, 0, batch.size());
     const auto num_figures = static_cast<std::size_t>(rows.size(1));
     if (!sums.empty() && sums.size() != num_figures) {
-      throw InvalidArgument("what is measured has not the same number of figures for all images",
+      throw InvalidArgument("the measure gives rows of different lengths",
                             std::to_string(sums.size()) + " and " + std::to_string(num_figures),
-                            "return as many for each batch");
+                            "return the same number of figures for each batch");
     }
     sums.resize(num_figures);
     for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -270,9 +270,9 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
   const bool is_same = sums.empty() || sums.size() == num_figures;  // no samples, no sums
   if (group.any(!is_same)) {
     throw InvalidArgument(
-        "what is measured has not the same number of figures on all ranks",
+        "the measure gives rows of different lengths on the ranks",
         std::to_string(sums.size()) + " here, up to " + std::to_string(num_figures) + " elsewhere",
-        "return as many on each rank");
+        "return the same number of figures on each rank");
   }
   sums.resize(num_figures);
   Tally tally;

@@ -34,7 +34,7 @@ Loader::Options loader_options(const ImageLoader::Options& options) {
   detail::require_size(options.resize);
   if (options.transform.type == ImageTransform::Type::kUint16) {
     throw InvalidArgument("LibTorch has no tensors of uint16", "transform.type",
-                          "choose uint8, or a type of floats");
+                          "choose uint8, or a floating-point type");
   }
   Loader::Options made;
   ImageTransform transform = options.transform;

@@ -82,8 +82,9 @@ const OptimizerKind& kind_of(const torch::optim::Optimizer& optimizer) {
   for (const KnownKind& known : kinds) {
     if (known.is_one(optimizer)) return known.kind;
   }
-  throw Unsupported("a checkpoint does not know the state of this optimizer", "",
-                    "use Adam, AdamW, SGD, RMSprop or Adagrad, or put its tensors one by one");
+  throw Unsupported(
+      "checkpoints do not support this optimizer", "",
+      "use Adam, AdamW, SGD, RMSprop or Adagrad, or save its tensors one by one with put()");
 }
 
 OptimizerParamState* find_state(const torch::optim::Optimizer& optimizer,

@@ -42,7 +42,7 @@ void Peers::throw_lost(const std::string& action, const std::string& reason,
   const std::string own = describe(environment);
   if (!probe) {
     throw Error(ErrorCode::kDistributed, action + " (" + reason + ")", own,
-                "a peer ended or hangs: look at what the other ranks said last, then start all "
+                "read the last messages of the other ranks (one ended or hangs), then start all "
                 "ranks again from the last checkpoint");
   }
   const PeerProbe::Lost lost = probe->ask(letters);
@@ -51,7 +51,7 @@ void Peers::throw_lost(const std::string& action, const std::string& reason,
   if (!lost.ended.empty()) {
     what = lost.ended.size() == 1 ? "a rank ended" : "ranks ended";
   } else if (lost.is_own) {
-    what = "the other ranks gave this one up, since it did not answer in time";
+    what = "the other ranks dropped this one because it did not answer in time";
   } else if (!lost.silent.empty()) {
     gone = lost.silent;
     what = gone.size() == 1 ? "a rank does not answer" : "ranks do not answer";
@@ -61,9 +61,9 @@ void Peers::throw_lost(const std::string& action, const std::string& reason,
     where += (rank == gone.front() ? " lost " : ", ") + name_of(static_cast<std::size_t>(rank));
   }
   throw Error(ErrorCode::kDistributed, action + " (" + what + ")", where + "; " + history,
-              std::string("look at what ") +
-                  (gone.empty() ? "the other ranks said" : "was said there") +
-                  " last, then start all ranks again from the last checkpoint");
+              std::string("read the last messages ") +
+                  (gone.empty() ? "of the other ranks" : "there") +
+                  ", then start all ranks again from the last checkpoint");
 }
 
 std::string text_of(const std::exception& e) {

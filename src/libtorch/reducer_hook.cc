@@ -75,8 +75,8 @@ std::unique_ptr<c10d::CommHookInterface> reducer_hook(const ProcessGroup& group,
 
 std::unique_ptr<c10d::CommHookInterface> reducer_hook(const ProcessGroup&,
                                                       std::function<std::int64_t()>) {
-  throw Error(ErrorCode::kDistributed, "this build knows no Reducer of c10d", "reducer_hook()",
-              "build it with a LibTorch that comes with c10d's headers");
+  throw Error(ErrorCode::kDistributed, "this build does not support c10d's Reducer",
+              "reducer_hook()", "build it with a LibTorch that comes with c10d's headers");
 }
 
 #endif

@@ -36,10 +36,11 @@ void require_reducible(const torch::Tensor& tensor, ProcessGroup::ReduceOp op) {
   }
   std::ostringstream what;
   what << c10::toString(type) << ", " << tensor.layout();
-  throw Unsupported(op == ProcessGroup::ReduceOp::kSum
-                        ? "a tensor of this kind is not summed over the ranks"
-                        : "a tensor of this kind has no minimum or maximum over the ranks",
-                    what.str(), "give a dense one of real numbers");
+  throw Unsupported(
+      op == ProcessGroup::ReduceOp::kSum
+          ? "a tensor of this kind cannot be summed over the ranks"
+          : "a minimum or maximum over the ranks does not exist for a tensor of this kind",
+      what.str(), "give a dense tensor of real numbers");
 }
 
 torch::Tensor widened(const torch::Tensor& tensor) {

@@ -8,7 +8,7 @@ namespace shardwise::libtorch::detail {
 namespace {
 
 [[noreturn]] void throw_not_here(const std::string& what) {
-  throw Error(ErrorCode::kDistributed, "the store in which ranks connect cannot " + what, "",
+  throw Error(ErrorCode::kDistributed, "the store for connecting the ranks cannot " + what, "",
               "use a store of your own");
 }
 

@@ -17,7 +17,7 @@ std::string text_of(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return detail::text_of(e);
   } catch (...) {
-    return "something that is no std::exception was thrown";
+    return "an exception other than std::exception was thrown";
   }
 }
 
@@ -117,9 +117,9 @@ void StopGuard::run(const std::function<void()>& work, const std::function<void(
   if (agreed.level == StopLevel::kFailed) {
     throw Error(ErrorCode::kDistributed, "a rank failed", agreed.reason,
                 not_saved          ? "no checkpoint was written: " + text_of(not_saved)
-                : state.can_save() ? "mend that, and start all ranks again"
-                                   : "no checkpoint was written, since rank 0 may have changed "
-                                     "a part of the parameters only; start all ranks again");
+                : state.can_save() ? "fix the cause, then start all ranks again"
+                                   : "start all ranks again; no checkpoint was written, because "
+                                     "rank 0 may have updated only some parameters");
   }
   if (not_saved) std::rethrow_exception(not_saved);
 }
@@ -141,10 +141,10 @@ ProcessGroup GroupAccess::join(
   if (guard == nullptr) return ProcessGroup(make(nullptr));
   StopGuard::Impl& impl = *guard->impl_;
   if (impl.has_group) {
-    throw InvalidArgument("the StopGuard has a group already",
+    throw InvalidArgument("the StopGuard already has a group",
                           "rank " + std::to_string(impl.group.rank()) + " of " +
                               std::to_string(impl.group.world_size()),
-                          "give it to the group of all ranks only");
+                          "give it only to the group of all ranks");
   }
   impl.group = ProcessGroup(make(impl.state));
   impl.has_group = true;

@@ -64,7 +64,8 @@ extern "C" void shardwise_note_signal(int signal, siginfo_t* info, void*) {
 SignalHandlers::SignalHandlers(SignalNote& note, const std::vector<int>& signals) {
   SignalNote* none = nullptr;
   if (!current_note.compare_exchange_strong(none, &note)) {
-    throw InvalidArgument("there is a StopGuard already", "this process", "make one of them");
+    throw InvalidArgument("the process already has a StopGuard", "this process",
+                          "use one StopGuard per process");
   }
   try {
     for (const int signal : signals) handle(signal);
@@ -85,7 +86,7 @@ void SignalHandlers::handle(int signal) {
   struct sigaction before {};
   if (::sigaction(signal, &action, &before) != 0) {
     throw InvalidArgument("a signal cannot be handled", std::to_string(signal),
-                          "give such as SIGINT, SIGTERM, SIGUSR1 and SIGUSR2");
+                          "choose signals such as SIGINT, SIGTERM, SIGUSR1 and SIGUSR2");
   }
   before_.emplace_back(signal, before);
   // If a terminal's signal is ignored (background job, nohup), it stays ignored.

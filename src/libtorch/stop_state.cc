@@ -62,7 +62,8 @@ StopWord StopState::own() const {
     const Lock lock(mutex_);
     if (asked_.load() == StopLevel::kAsked) return {StopLevel::kAsked, 0, reason_};
   }
-  if (is_late()) return {StopLevel::kAsked, 0, "the time of " + time_text(max_time_) + " is over"};
+  if (is_late())
+    return {StopLevel::kAsked, 0, "the time limit of " + time_text(max_time_) + " has passed"};
   return {};
 }
 

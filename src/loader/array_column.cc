@@ -82,11 +82,11 @@ class ArrayColumn final : public ColumnMaker {
       if (dtype_of(header) != dtype()) {
         throw detail::DecodeFailure("npy: its values are " +
                                     std::string(to_string(dtype_of(header))) +
-                                    ", and the column's are " + std::string(to_string(dtype())));
+                                    ", but the column's are " + std::string(to_string(dtype())));
       }
       if (layout() == Layout::kFixed && !std::ranges::equal(header.shape, output.shape)) {
         throw detail::DecodeFailure("npy: its shape is " + text_of(header.shape) +
-                                    ", and that of the column's rows " + text_of(output.shape));
+                                    ", but the column's rows have shape " + text_of(output.shape));
       }
       std::span<std::byte> to = output.slot;
       if (output.ragged != nullptr) to = output.ragged->resize(header.shape, header.item_bytes);
@@ -113,7 +113,7 @@ Column npz(const std::string& fields, const std::string& array, DType dtype,
            std::vector<std::int64_t> shape) {
   if (array.empty()) {
     throw InvalidArgument("a column of .npz files needs the name of an array", in_quotes(fields),
-                          "name one as it was saved");
+                          "name an array of the file");
   }
   return {array, std::make_shared<ArrayColumn>(fields, array, dtype,
                                                detail::required_shape(std::move(shape), array))};

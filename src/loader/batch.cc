@@ -90,7 +90,7 @@ void detail::require_type(DType dtype, std::string_view column, std::size_t size
   throw InvalidArgument(
       "the values of " + (column.empty() ? "the row" : "column " + in_quotes(column)) + " are " +
           std::string(type.name) + ", " + std::to_string(type.bytes) + " bytes each",
-      {}, "ask for values of that type");
+      {}, "request values of that type");
 }
 
 }  // namespace shardwise

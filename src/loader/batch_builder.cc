@@ -132,7 +132,7 @@ void BatchBuilder::join(Rows& rows, const std::vector<bool>& good, Batch::Array&
     total += row.bytes().size();
     if (std::exchange(has_rank, true) && array.rank_ != row.shape().size()) {
       throw InvalidArgument("the rows of one batch differ in their number of dimensions",
-                            array.name_, "make a column for each kind of field");
+                            array.name_, "use one column per number of dimensions");
     }
     array.rank_ = row.shape().size();
   }

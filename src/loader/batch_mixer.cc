@@ -15,7 +15,7 @@ namespace {
 void require_alpha(const char* name, double alpha) {
   if (alpha == 0 || (alpha >= 0.001 && alpha <= 1000)) return;
   throw InvalidArgument(std::string(name) + " is out of range", std::to_string(alpha),
-                        "give it 0, or a number from 0.001 to 1000; 0.2 and 1 are usual");
+                        "choose 0, or a number from 0.001 to 1000 (usual: 0.2 or 1)");
 }
 
 }  // namespace
@@ -26,17 +26,17 @@ BatchMixer::BatchMixer(const Loader::Mix& mix, std::span<const Column> columns, 
   require_alpha("mix.cutmix_alpha", mix.cutmix_alpha);
   if (mix.mixup_alpha == 0 && mix.cutmix_alpha == 0) {
     throw InvalidArgument("mix does nothing", "mixup_alpha and cutmix_alpha are 0",
-                          "give one of them a value, or leave mix out");
+                          "set one of them, or leave mix out");
   }
   if (!(mix.probability >= 0 && mix.probability <= 1)) {
     throw InvalidArgument("mix.probability is out of range", std::to_string(mix.probability),
-                          "give it a number from 0 to 1");
+                          "choose a number from 0 to 1");
   }
   const auto column = std::find_if(columns.begin(), columns.end(),
                                    [&](const Column& c) { return c.name() == mix.column; });
   const auto layout = column == columns.end() ? std::nullopt : column->maker()->image_layout();
   if (!layout) {
-    throw InvalidArgument("there is no column of images to mix", in_quotes(mix.column),
+    throw InvalidArgument("the column to mix is not a column of images", in_quotes(mix.column),
                           "name one of the loader's image columns");
   }
   layout_ = *layout;

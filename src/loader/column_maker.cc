@@ -10,20 +10,21 @@ ColumnMaker::~ColumnMaker() = default;
 std::span<std::byte> RowBuffer::resize(std::span<const std::int64_t> shape,
                                        std::size_t value_bytes) {
   if (has_shape()) {
-    throw InvalidArgument("a row is given its shape twice", {}, "call resize() once a row");
+    throw InvalidArgument("resize() was called twice for one row", {},
+                          "call resize() once per row");
   }
   std::uint64_t size = value_bytes;
   for (const std::int64_t n : shape) {
     if (n < 0 || __builtin_mul_overflow(size, static_cast<std::uint64_t>(n), &size)) {
-      throw InvalidArgument("no row can have this shape", std::to_string(n),
-                            "its numbers are 0 or more, and their product fits into memory");
+      throw InvalidArgument("the shape of a row is not valid", std::to_string(n),
+                            "give sizes of 0 or more whose product fits into memory");
     }
   }
   try {
     bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
   } catch (const std::bad_alloc&) {
-    throw InvalidArgument("there is no memory for a row", std::to_string(size) + " bytes",
-                          "make rows smaller, or batches and prefetch");
+    throw InvalidArgument("cannot allocate a row", std::to_string(size) + " bytes",
+                          "choose smaller rows, smaller batches, or a smaller prefetch");
   }
   size_ = size;
   shape_.assign(shape.begin(), shape.end());

@@ -142,9 +142,9 @@ class TokensColumn final : public ColumnMaker {
     const std::size_t value_bytes = size_of(dtype());
     if (size_bytes % value_bytes != 0) {
       detail::throw_bad_field(input.sample, place, "tokens",
-                              "its " + std::to_string(size_bytes) + " bytes are no multiple of " +
-                                  std::to_string(value_bytes) + ", the size of " +
-                                  std::string(to_string(dtype())));
+                              "its " + std::to_string(size_bytes) +
+                                  " bytes are not a multiple of " + std::to_string(value_bytes) +
+                                  ", the size of " + std::string(to_string(dtype())));
     }
     const auto count = static_cast<std::int64_t>(size_bytes / value_bytes);
     bytes.copy(output.ragged->resize(std::span(&count, 1), value_bytes));

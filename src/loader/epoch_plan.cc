@@ -29,15 +29,16 @@ void require_by_length(const Loader::Options& options) {
   refuse_if(rule.window == 0, "the window is 0", "give it 1 or more positions");
   refuse_if(rule.window > std::uint64_t{1} << 32, "the window is larger than 2^32",
             "choose a smaller one");
-  refuse_if(options.global_batch_size != 0, "global_batch_size is set", "say batch_size instead");
-  refuse_if(options.order.balance_bytes, "balance_bytes is set", "choose one of the two");
+  refuse_if(options.global_batch_size != 0, "global_batch_size is set", "set batch_size instead");
+  refuse_if(options.order.balance_bytes, "balance_bytes is set",
+            "choose balance_bytes or by_length");
   refuse_if(options.order.tail != Order::Tail::kExact,
             "the order's tail is " + std::string(tail_name(options.order.tail)),
-            "choose the exact one: ranks have equal numbers of batches anyway");
+            "choose tail exact; ranks have equal numbers of batches in any case");
   refuse_if(std::holds_alternative<Wids>(options.order.kind), "the order is that of wids",
             "choose another order");
-  refuse_if(rule.pack.empty() != (rule.pack_to == 0), "of pack and pack_to only one is set",
-            "name the column to pack, and the length of rows");
+  refuse_if(rule.pack.empty() != (rule.pack_to == 0), "only one of pack and pack_to is set",
+            "set both: the column to pack, and the length of rows");
   refuse_if(rule.pack_to > std::uint64_t{1} << 31, "pack_to is larger than 2^31",
             "choose shorter rows");
   refuse_if(rule.pack_to != 0 && rule.max_tokens != 0, "both pack_to and max_tokens are set",
@@ -58,7 +59,7 @@ void require_names(const Loader::Options& options) {
   }
   for (const Column& column : options.columns) {
     if (names.insert(column.name()).second) continue;
-    throw InvalidArgument("two columns have one name", in_quotes(column.name()),
+    throw InvalidArgument("two columns have the same name", in_quotes(column.name()),
                           "give one another name with named()");
   }
 }
@@ -296,12 +297,13 @@ std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
     const auto shown = [](std::string_view text) {
       return text.empty() ? std::string("none") : in_quotes(text);
     };
-    throw Mismatch("within an epoch, batches by length must be made as before",
-                   where + ": " + shown(there) + " there, " + shown(rule()) + " here",
-                   "go on with the same by_length and batch_size, or at the end of the epoch");
+    throw Mismatch(
+        "within an epoch, the rule of batches by length cannot change",
+        where + ": " + shown(there) + " in the token, " + shown(rule()) + " here",
+        "resume with the same by_length and batch_size, or change them at the end of the epoch");
   }
   if (token.batches && (window() == 0 || token.position % window() != 0)) {
-    throw Mismatch("the resume token says that a window begins where none does", where,
+    throw Mismatch("the resume token names a position where no window begins", where,
                    "take tokens from the loader's state()");
   }
   Order order = options_.order;

@@ -37,7 +37,7 @@ std::size_t only_image_of(const Sample& sample) {
         "name the image's field" + if_there(" (", "image_field", ")") + ", one of: " + images);
   }
   if (found.empty()) {
-    throw NotFound("the sample has no field that is an image by its name", sample.describe(),
+    throw NotFound("the sample has no field with the name of an image", sample.describe(),
                    "name the image's field" + if_there(" (", "image_field", ")") +
                        ", one of: " + fields_of(sample));
   }
@@ -50,7 +50,7 @@ std::string column_hint(const Sample& sample, const std::vector<std::string>& na
   if (index == nullptr) return {};
   for (const Index::Column& column : index->content().columns) {
     if (std::find(names.begin(), names.end(), column.name) == names.end()) continue;
-    return "; " + in_quotes(column.name) + " is a column of the index, for queries, taken from " +
+    return "; " + in_quotes(column.name) + " is a column of the index for queries, made from " +
            in_quotes(column.field);
   }
   return {};
@@ -61,10 +61,9 @@ void refuse_pickles(const std::vector<std::string>& names) {
     const std::string_view file = without_compression_suffix(name);
     const std::string_view suffix = file.substr(file.rfind('.') + 1);
     if (suffix != "pt" && suffix != "pth" && suffix != "pkl" && suffix != "pickle") continue;
-    throw InvalidArgument("pickles are not read, for they can run code when they are",
-                          "field " + in_quotes(name),
-                          "convert them to .npy" + if_there(", or take ", "columns::bytes",
-                                                            ", which gives them as they are"));
+    throw InvalidArgument(
+        "pickles are not read, because reading one can run code", "field " + in_quotes(name),
+        "convert them to .npy" + if_there(", or use ", "columns::bytes", " to get their bytes"));
   }
 }
 
@@ -79,7 +78,7 @@ FieldChoice::FieldChoice(std::string_view names) {
   }
   if (names_.empty()) {
     throw InvalidArgument("a column needs the name of a field", in_quotes(names),
-                          "name one, or several with semicolons between them: \"jpg;png\"");
+                          "name one field, or several with semicolons: \"jpg;png\"");
   }
 }
 

@@ -135,7 +135,7 @@ Column ragged_decoded(const std::string& fields, DType dtype, DecodeField decode
 
 std::span<std::byte> Row::resize(std::span<const std::int64_t> shape) {
   if (ragged_ == nullptr) {
-    throw InvalidArgument("the rows of this column have a shape already", {},
+    throw InvalidArgument("the rows of this column already have a shape", {},
                           "use ragged_function() for rows of other shapes");
   }
   bytes_ = ragged_->resize(shape, size_of(dtype_));

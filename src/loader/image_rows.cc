@@ -36,8 +36,8 @@ ImagePlan plan_within(const ImageTransformer& transformer, const ImageTransform:
                       const Hash128& key, std::uint64_t max_pixels) {
   ImagePlan plan = transformer.plan(stored, key);
   if (!transformer.fixed_size() && plan.height > 0 && plan.width > max_pixels / plan.height) {
-    throw DecodeFailure("the transform makes " + size_text(plan.height, plan.width) + " of " +
-                        size_text(stored.height, stored.width) + ", more than the limit of " +
+    throw DecodeFailure("the transform enlarges " + size_text(stored.height, stored.width) +
+                        " to " + size_text(plan.height, plan.width) + ", more than the limit of " +
                         std::to_string(max_pixels) + " pixels");
   }
   require_resizable(plan.source.height, plan.part.window, max_pixels);

@@ -24,7 +24,7 @@ std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
   std::vector<std::uint64_t> lengths(numbers.size());
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (!(numbers[i] >= 0 && numbers[i] <= kMost)) {
-      throw InvalidArgument("a number is no length",
+      throw InvalidArgument("a value is not a length",
                             "sample " + std::to_string(i) + ", column " + in_quotes(column) + ": " +
                                 std::to_string(numbers[i]),
                             "lengths are numbers from 0 to 2^52");
@@ -83,7 +83,7 @@ std::vector<std::vector<std::uint32_t>> length_batches(std::span<const std::uint
 SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& rule) {
   if (rule.field.empty() == rule.column.empty()) {
     throw InvalidArgument("by_length needs a field or a column",
-                          rule.field.empty() ? "none is named" : "both are named",
+                          rule.field.empty() ? "neither is set" : "both are set",
                           "name the field whose bytes count, or the column with the lengths");
   }
   if (!rule.column.empty()) {
@@ -96,7 +96,8 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
     return;
   }
   if (rule.unit == 0) {
-    throw InvalidArgument("the unit of by_length is 0", {}, "give the bytes of a token, 1 or more");
+    throw InvalidArgument("the unit of by_length is 0", {},
+                          "set it to the bytes of a token, 1 or more");
   }
   unit_ = rule.unit;
   fields_ = FieldChoice(rule.field).names();
@@ -108,10 +109,10 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
   if (data.size() == 0) return;
   const auto has_one = [&](const FieldSizes& part) { return part.has_any(fields_); };
   if (std::ranges::any_of(sizes_, has_one)) return;
-  throw NotFound("no shard has the field that by_length names",
+  throw NotFound("no shard has the field of by_length",
                  in_quotes(rule.field) + " in " + in_quotes(data.part(0).index().path()) +
                      (data.num_parts() > 1 ? " and the others" : ""),
-                 spelled("`shardwise info`") + " shows what fields there are");
+                 spelled("`shardwise info`") + " lists the fields");
 }
 
 void SampleLengths::of(std::span<const std::uint64_t> samples,
@@ -159,10 +160,10 @@ LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
   }
   const std::uint64_t in_first = first_.size() > 1 ? first_[1] : 0;
   if (begin_.batches > in_first) {
-    throw Mismatch(
-        "the resume token says that " + std::to_string(begin_.batches) +
-            " batches of a window were delivered, and it has " + std::to_string(in_first),
-        "position " + std::to_string(begin_.position), "take tokens from the loader's state()");
+    throw Mismatch("the resume token claims " + std::to_string(begin_.batches) +
+                       " delivered batches of a window, which has only " + std::to_string(in_first),
+                   "position " + std::to_string(begin_.position),
+                   "take tokens from the loader's state()");
   }
 }
 
@@ -207,7 +208,7 @@ void LengthBatches::pack(std::uint64_t window) {
     if (window_.lengths[i] <= most) continue;
     throw InvalidArgument("a sequence does not fit into a batch",
                           "sample " + std::to_string(window_.samples[i]) + " has " +
-                              std::to_string(window_.lengths[i]) + " tokens, and a batch " +
+                              std::to_string(window_.lengths[i]) + " tokens, but a batch has " +
                               std::to_string(max_rows_) + " rows of " + std::to_string(pack_to_),
                           "raise batch_size or pack_to, or make a view without the sample");
   }

@@ -65,8 +65,9 @@ constexpr std::size_t kMaxBadFirst = 100;
 std::shared_ptr<Reducer> only_rank() {
   const RankEnvironment found = rank_environment();
   if (found.world_size == 1) return single_process();
-  throw InvalidArgument("the loader was given no ranks", describe(found) + ", by " + found.launcher,
-                        "give it the Reducer of the run; or single_process(), to get every sample");
+  throw InvalidArgument(
+      "the loader was given no ranks", describe(found) + ", by " + found.launcher,
+      "give it the Reducer of the run, or single_process() to deliver every sample here");
 }
 
 [[noreturn]] void throw_stopped() { throw Cancelled("the loader was stopped"); }
@@ -184,8 +185,8 @@ struct Loader::Impl {
                   // random transforms use it.
                   {"order", order.to_text() + " " + std::to_string(options.order.seed)}});
     alike.insert(alike.end(), {{"epoch", std::to_string(epoch())},
-                               {"point from which it goes on", begin},
-                               {"batches that could not be made", std::to_string(at.steps_lost)},
+                               {"starting point", begin},
+                               {"number of lost batches", std::to_string(at.steps_lost)},
                                {"number of steps taken", std::to_string(at.steps_done())}});
     return RankAgreement(std::move(alike));
   }
@@ -304,7 +305,7 @@ struct Loader::Impl {
                          "the last of them: " + bad_here.back().reason);
     }
     if (!has_good_sample && bad_here.size() >= kMaxBadFirst && !may_all_be_bad) {
-      throw_all_bad("none of the first " + std::to_string(bad_here.size()) + " samples is good",
+      throw_all_bad("all of the first " + std::to_string(bad_here.size()) + " samples are bad",
                     bad_here.front().reason);
     }
   }
@@ -365,9 +366,9 @@ struct Loader::Impl {
                                   : has_ended_before || (is_last && at.steps_taken == agreed);
     if (watch->largest(has_way ? 0 : 1) != 0) {  // true on all ranks or on none
       throw Mismatch(
-          "the ranks gave up a step, and were not at the same one",
+          "the ranks gave up different steps",
           "epoch " + std::to_string(epoch()) + ", step " + std::to_string(at.steps_taken),
-          "take as many batches on each rank between two steps, and go on from the "
+          "take the same number of batches on each rank between two steps, then resume from the "
           "last checkpoint");
     }
     if (is_ahead) {
@@ -429,8 +430,8 @@ void Loader::set_epoch(std::uint64_t epoch) {
 
 void Loader::start() {
   if (impl_->options.threads > 0 && impl_->process != process_generation()) {
-    throw Unsupported("a loader's threads stay with the process that made it", "",
-                      "make the loader in the forked child, or give it no threads");
+    throw Unsupported("a loader with threads cannot be used in a forked child", "",
+                      "make the loader in the child, or use 0 threads");
   }
   if (!impl_->engine && impl_->at.steps_taken < impl_->plan->steps()) impl_->start();
 }
@@ -482,11 +483,11 @@ ResumeToken Loader::state() {
   }
   const std::vector<EpochAudit::Sum> sums = impl.agree(true);
   if (impl.at.steps_lost > 0) {
-    throw NotExact("batches could not be made, and later ones were handed out",
+    throw NotExact("batches are missing before later ones that were delivered",
                    "epoch " + std::to_string(epoch_number()) + ": " +
                        std::to_string(impl.at.steps_lost) + " of " + std::to_string(done) +
                        " are missing",
-                   "go on from a state that was taken before");
+                   "resume from an earlier state");
   }
   ResumeToken token = impl.token_after(done);
   // Use the replica that delivered least: the proof needs all replicas to deliver each sample.
@@ -505,11 +506,11 @@ void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
     throw Mismatch("the resume token " + what, where, "take tokens from the loader's state()");
   };
   if (!token.audit && due > 0) {
-    refuse("stands within an epoch and does not say what was delivered");
+    refuse("is within an epoch, but lacks the delivered samples");
   }
   if (counted != due) {
-    refuse("says that " + std::to_string(counted) + " samples were delivered, and " +
-           std::to_string(due) + " were due");
+    refuse("counts " + std::to_string(counted) + " delivered samples, but " + std::to_string(due) +
+           " were due");
   }
   const EpochAudit::Sum delivered = token.audit.value_or(EpochAudit::Sum{});
   if (rest->is_rest() && rest->steps() == 0) {
@@ -587,12 +588,12 @@ std::vector<TraceEvent> LoaderAccess::events(const Loader& loader) {
 void throw_epoch_ended(std::uint64_t epoch) {
   throw InvalidArgument("the end of the epoch was reached", "epoch " + std::to_string(epoch),
                         "call set_epoch(" + std::to_string(epoch + 1) +
-                            ") on the loader to go on, or walk through its epochs()");
+                            ") on the loader, or iterate over its epochs()");
 }
 
 void throw_loader_moved_on(std::uint64_t epoch) {
-  throw NotExact("the loader has moved on", "epoch " + std::to_string(epoch),
-                 "walk through an epoch, and prove it, before the next one begins");
+  throw NotExact("the loader is already in another epoch", "epoch " + std::to_string(epoch),
+                 "finish and prove an epoch before the next one begins");
 }
 
 }  // namespace detail

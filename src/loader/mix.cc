@@ -20,7 +20,7 @@ namespace {
 void check_alpha(double alpha) {
   if (alpha >= 0.001 && alpha <= 1000) return;
   throw InvalidArgument("cannot mix samples: alpha is " + std::to_string(alpha), {},
-                        "give it a number from 0.001 to 1000; 0.2 and 1 are usual");
+                        "choose a number from 0.001 to 1000 (usual: 0.2 or 1)");
 }
 
 /// Draws from the distribution Beta(alpha, alpha): by Jöhnk's method if alpha < 1, else by

@@ -119,7 +119,7 @@ void Packer::require(const Column& column, std::int64_t padding) {
                           "name a column of tokens");
   }
   if (!has_value(maker.dtype(), padding, column.name())) {
-    throw InvalidArgument("the padding is no value of the column that is packed",
+    throw InvalidArgument("the padding is out of range for the packed column",
                           std::to_string(padding) + ", column " + in_quotes(column.name()) + ": " +
                               std::string(to_string(maker.dtype())),
                           "give by_length.padding a value of that type");
@@ -161,8 +161,9 @@ void Packer::pack(Batch& batch, std::span<const std::uint64_t> positions,
       throw InvalidArgument("a sequence has another length than it was packed with",
                             "column " + in_quotes(column_) + ", sample " +
                                 std::to_string(batch.samples()[i]) + ": " + std::to_string(length) +
-                                " values, and " + std::to_string(lengths[planned]) + " by_length",
-                            "let by_length give the number of values in that column");
+                                " values, but " + std::to_string(lengths[planned]) +
+                                " by by_length",
+                            "set by_length to the number of values in that column");
     }
     const std::size_t start = starts[planned];
     if (length > 0) {

@@ -33,9 +33,9 @@ void RankAgreement::require(std::span<const std::int64_t> sums, std::uint64_t nu
     differing += (differing.empty() ? "" : ", ") + items_[i].first;
   }
   if (differing.empty()) return;
-  throw Mismatch("the loaders of the ranks differ", differing,
-                 "give all ranks the same data and options, let them go on from the same state, "
-                 "and take as many steps on each before they agree");
+  throw Mismatch(
+      "the loaders of the ranks differ", differing,
+      "give all ranks the same data, options and state, and take the same number of steps on each");
 }
 
 }  // namespace shardwise::detail

@@ -51,8 +51,8 @@ Limit limit_of(const Loader::Stats& stats) {
       Limit{stats.decoding, "decode-bound", "decoding",
             "smaller images" + if_there(", or ", "ImageDecoding::Scaling::kFast")},
       Limit{stats.transforming, "transform-bound", "transforming",
-            "smaller results, or fewer steps"},
-      Limit{stats.functions, "function-bound", "in functions of columns", "quicker functions"},
+            "smaller outputs, or fewer steps"},
+      Limit{stats.functions, "function-bound", "in column functions", "faster functions"},
       Limit{stats.planning + stats.collating, "batch-bound", "putting batches together",
             "columns with a fixed shape"},
   };
@@ -76,7 +76,7 @@ std::string remedy(const Loader::Stats& stats, const Limit& limit, double busy, 
                      ", or a larger cache";
   }
   if (limit.name == "opening-bound") {
-    return "an order that stays longer in a shard" +
+    return "an order that reads more samples per shard in a row" +
            if_there(", or a larger number of open shards (", "Dataset::Options::max_open_shards",
                     ")");
   }
@@ -91,7 +91,7 @@ std::string remedy(const Loader::Stats& stats, const Limit& limit, double busy, 
 }  // namespace
 
 std::string Loader::Stats::summary() const {
-  if (elapsed.count() <= 0 && batches == 0) return "nothing was loaded yet";
+  if (elapsed.count() <= 0 && batches == 0) return "no batch was loaded yet";
   const double waits = part_of(waited, elapsed);
   if (waits < kHardlyWaits && threads == 0) {
     return "consumer-bound: no threads; the consumer loads by itself, " + percent(waits) +

@@ -34,7 +34,7 @@ void check_size(const Size& size, const std::string& name, bool is_optional) {
   if (is_optional && size.empty()) return;
   require(size.height > 0 && size.width > 0 && size.height <= kMaxSide && size.width <= kMaxSide,
           name + " is " + size_text(size.height, size.width),
-          "give it a height and a width from 1 to 2^24");
+          "choose a height and a width from 1 to 2^24");
 }
 
 void check_range(const Range& range, double least, double most, const std::string& name,
@@ -47,12 +47,12 @@ void check_range(const Range& range, double least, double most, const std::strin
 void check_probability(double probability, const std::string& name) {
   require(probability >= 0 && probability <= 1,
           name + " is a probability of " + std::to_string(probability),
-          "give it a number from 0 to 1");
+          "choose a number from 0 to 1");
 }
 
 void check_shape(const Range& scale, const Range& ratio, const std::string& name) {
   check_range(scale, 0, 1, name + ".scale",
-              "give two parts of the area from 0 to 1, the smaller one first");
+              "give two fractions of the area from 0 to 1, the smaller one first");
   check_range(ratio, 1e-6, 1e6, name + ".ratio", "give two positive ratios, the smaller one first");
 }
 
@@ -71,8 +71,8 @@ void check_crops(const ImageTransform& transform) {
                           (transform.resize.empty() ? 0 : 1) +
                           (transform.resize_shorter_side > 0 ? 1 : 0);
   require(num_resizes <= 1,
-          "of random_resized_crop, resize and resize_shorter_side more than one is given",
-          "leave the others out");
+          "more than one of random_resized_crop, resize and resize_shorter_side is given",
+          "leave out all but one");
   if (!transform.random_resized_crop) return;
   check_size(transform.random_resized_crop->size, "random_resized_crop.size", false);
   check_shape(transform.random_resized_crop->scale, transform.random_resized_crop->ratio,
@@ -89,7 +89,7 @@ void check_colours(const ImageTransform& transform) {
   check_range(jitter.contrast, 0, 1000, "colour_jitter.contrast", factors);
   check_range(jitter.saturation, 0, 1000, "colour_jitter.saturation", factors);
   check_range(jitter.hue, -0.5, 0.5, "colour_jitter.hue",
-              "give two parts of the circle from -0.5 to 0.5, the smaller one first");
+              "give two fractions of the colour circle from -0.5 to 0.5, the smaller one first");
 }
 
 void check_kept_values(const ImageTransform& transform) {
@@ -100,7 +100,7 @@ void check_kept_values(const ImageTransform& transform) {
       {"colour_jitter", transform.colour_jitter.has_value()},
       {"grayscale", transform.grayscale != 0}};
   for (const auto& [name, is_given] : steps) {
-    require(!is_given, std::string(name) + " is given, and type is uint16, which keeps the values",
+    require(!is_given, std::string(name) + " is given, but type uint16 keeps the values",
             "leave it out, or choose another type");
   }
 }
@@ -112,13 +112,13 @@ void check_values(const ImageTransform& transform) {
   if (is_16_bits) check_kept_values(transform);
   if (transform.normalize) {
     require(!is_whole,
-            std::string("normalize is given, and type is ") + (is_16_bits ? "uint16" : "uint8"),
-            "choose a type of floats");
+            std::string("normalize is given, but type is ") + (is_16_bits ? "uint16" : "uint8"),
+            "choose a floating-point type");
     for (std::size_t c = 0; c < 3; ++c) {
       require(std::isfinite(transform.normalize->mean[c]) &&
                   std::isfinite(transform.normalize->std[c]) && transform.normalize->std[c] > 0,
-              "normalize has a mean or std that is no number, or a std that is not positive",
-              "give the mean and the standard deviation of each channel, where 255 counts as 1");
+              "a mean or std of normalize is not finite, or a std is not positive",
+              "give the mean and the standard deviation of each channel, scaled so that 255 is 1");
     }
   }
   if (!transform.random_erasing) return;

@@ -30,14 +30,14 @@ struct Front {
 std::string hash_text(std::string_view bytes) { return to_string(hash128(bytes)); }
 
 [[noreturn]] void throw_damaged(std::string_view why, const std::string& path) {
-  throw InvalidArgument("the file is no whole checkpoint (" + std::string(why) + ")",
-                        in_quotes(path), "name a file that was written as a checkpoint");
+  throw InvalidArgument("the file is not a complete checkpoint (" + std::string(why) + ")",
+                        in_quotes(path), "name a complete checkpoint");
 }
 
 /// Removes the first line of `rest`, and returns it.
 std::string_view take_line(std::string_view& rest, const std::string& path) {
   const std::size_t end = rest.find('\n');
-  if (end == std::string_view::npos) throw_damaged("it is cut", path);
+  if (end == std::string_view::npos) throw_damaged("it is truncated", path);
   const std::string_view line = rest.substr(0, end);
   rest.remove_prefix(end + 1);
   return line;
@@ -118,7 +118,7 @@ Front parse_front(std::string_view bytes, const std::string& path) {
 
 void require_length(const Front& front, std::uint64_t size, const std::string& path) {
   if (size == front.file_bytes) return;
-  throw_damaged("it has " + std::to_string(size) + " bytes, and should have " +
+  throw_damaged("it has " + std::to_string(size) + " bytes, but should have " +
                     std::to_string(front.file_bytes),
                 path);
 }
@@ -130,7 +130,7 @@ void require_part_name(std::string_view name) {
     return static_cast<unsigned char>(c) > ' ' && c != '\x7f';
   });
   if (is_plain && !name.empty() && name.size() <= kMostNameBytes) return;
-  throw InvalidArgument("no value of a checkpoint can have this name", in_quotes(name),
+  throw InvalidArgument("the name of the value is not valid", in_quotes(name),
                         "names have 1 to 1000 bytes, and no spaces or control characters");
 }
 

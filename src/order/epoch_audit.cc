@@ -109,9 +109,8 @@ std::array<std::int64_t, EpochAudit::Sum::kNumWords> EpochAudit::Sum::to_words()
 
 EpochAudit::Sum EpochAudit::Sum::from_words(std::span<const std::int64_t, kNumWords> words) {
   if (std::any_of(words.begin(), words.end(), [](std::int64_t w) { return w < 0; })) {
-    throw InvalidArgument(
-        "cannot read the sum of an epoch from its words", "a word is negative",
-        "reduce the words as signed 64-bit integers with SUM, over at most 2^31 ranks");
+    throw InvalidArgument("the words are not the sum of an epoch", "a word is negative",
+                          "sum the words as signed 64-bit integers over at most 2^31 ranks");
   }
   const auto join_limbs = [&words](std::size_t first, std::size_t num_limbs) {
     uint128 value = 0;
@@ -225,7 +224,7 @@ void EpochAudit::Expectation::leave_out(std::span<const std::uint64_t> samples) 
     for (const Exception& exception : changed) {
       if (times(exception.sample) >= exception.times) continue;
       throw InvalidArgument("cannot leave out sample " + number(exception.sample), {},
-                            "the epoch does not expect it any more");
+                            "the epoch does not expect it");
     }
     for (Exception& exception : changed) {
       const std::uint64_t before = times(exception.sample);
@@ -252,7 +251,7 @@ std::string EpochAudit::Verdict::text(std::uint64_t epoch) const {
     return text + ": proven";
   }
   if (expected == 0 && delivered == 0) {
-    return text + "it has no sample, so nothing is proven";
+    return text + "it has no samples, so it proves nothing";
   }
   text += claim.empty() ? "not exact: " : "not as ordered: ";
   text += counted(delivered, "delivery") + ", " + human_count(expected) + " expected: ";
@@ -297,7 +296,7 @@ void EpochAudit::add(std::span<const std::uint64_t> samples) noexcept {
 void EpochAudit::merge(const EpochAudit& other) {
   if (other.fingerprint_ != fingerprint_ || other.counts_.size() != counts_.size()) {
     throw Mismatch("cannot merge two epoch audits", {},
-                   "they must be of one data set, and both or neither in debug mode");
+                   "both must be of one data set, and either both or neither in debug mode");
   }
   sum_ += other.sum_;
   counts_complete_ = counts_complete_ && other.counts_complete_;
@@ -403,7 +402,7 @@ EpochAudit::Verdict EpochAudit::verdict(const EpochAudit::Expectation& expectati
 void EpochAudit::prove(const EpochAudit::Expectation& expectation, std::uint64_t epoch) const {
   if (expectation.fingerprint() != fingerprint_) {
     throw Mismatch("cannot prove epoch " + number(epoch), {},
-                   "the expectation is of another data set than the audit");
+                   "the expectation and the audit are of different data sets");
   }
   const EpochAudit::Verdict outcome = verdict(expectation);
   if (!outcome.proven) throw NotExact(outcome.text(epoch));

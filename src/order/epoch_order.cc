@@ -125,9 +125,8 @@ EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
   detail::checked(offsets);
   check_numbers(Sharded{.window = shuffle.window});
   if (shuffle.phase) {
-    throw InvalidArgument(
-        "whole shards as chunks cannot have a phase", {},
-        "the borders of shards cannot move; use chunks of equal size, or no phase");
+    throw InvalidArgument("whole shards as chunks cannot have a phase", {},
+                          "use chunks of equal size, or no phase; the borders of shards are fixed");
   }
   const std::uint64_t num_shards = offsets->size() - 1;
   EpochOrder order(Kind::kSharded, offsets->back(), num_shards, shuffle, 1);

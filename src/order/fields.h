@@ -55,7 +55,7 @@ constexpr auto fields(std::type_identity<Sequential> /*of*/) { return std::tuple
 constexpr auto fields(std::type_identity<Resampled> /*of*/) {
   using detail::field;
   return std::tuple{field("unit", &Resampled::unit,
-                          {.words = "what is drawn at a time, a sample or a whole shard",
+                          {.words = "unit of a draw: a sample or a whole shard",
                            .option = "--resample",
                            .key = "resample",
                            .is_rare = true}),
@@ -90,18 +90,17 @@ constexpr auto fields(std::type_identity<Order> /*of*/) {
   return std::tuple{
       field("seed", &Order::seed, {.words = "shuffle seed", .option = "--seed"}),
       field("streams", &Order::streams,
-            {.words = "number of contiguous segments that ranks read in parallel; 1 means that a "
-                      "run can resume on any number of ranks; the number of nodes means that each "
-                      "node reads its own shards",
+            {.words = "number of segments that ranks read in parallel; 1 allows resuming on any "
+                      "number of ranks; the number of nodes lets each node read its own shards",
              .option = "--streams",
              .is_rare = true}),
       field("tail", &Order::tail,
-            {.words = "what to do with samples that are left over when all ranks read the same "
-                      "number; exact: the first ranks read one more; drop: they are not read; pad: "
-                      "the first samples of the epoch are repeated",
+            {.words = "rule for an epoch that the ranks cannot share evenly; exact: the first "
+                      "ranks read one sample more; drop: the last samples are not read; pad: the "
+                      "first samples are repeated",
              .option = "--tail"}),
       field("balance_bytes", &Order::balance_bytes,
-            {.words = "deal the samples of each step to the ranks so that all get nearly the same "
+            {.words = "distribute the samples of each step so that all ranks read nearly the same "
                       "number of bytes",
              .option = "--balance-bytes",
              .is_rare = true}),
@@ -110,7 +109,7 @@ constexpr auto fields(std::type_identity<Order> /*of*/) {
              .option = "--epoch-size",
              .is_rare = true}),
       field("kind", &Order::kind, {.key = "sampler"}),
-      field("skip", &Order::skip, {.words = "numbers of samples that are left out"})};
+      field("skip", &Order::skip, {.words = "samples to leave out, by number"})};
 }
 
 namespace detail {

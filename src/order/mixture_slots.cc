@@ -54,8 +54,8 @@ MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, con
   for (std::size_t i = 0; i < mixture.parts.size(); ++i) {
     const Mixture::Part& part = mixture.parts[i];
     if (part.weight > 0 && part.num_samples == 0) {
-      throw InvalidArgument("nothing to draw from", dataset_text(i),
-                            "it has no samples: leave it out, or give it weight 0");
+      throw InvalidArgument("a data set of the mixture is empty", dataset_text(i),
+                            "leave it out, or give it weight 0");
     }
     if (part.num_samples > samples.size() - first_.back()) {
       throw InvalidArgument("the data sets of the mixture hold more than " +
@@ -91,7 +91,7 @@ std::unique_ptr<SlotOrder> MixtureSlots::clone() const {
 void MixtureSlots::set_epoch(std::uint64_t epoch) {
   if (epoch_size_ == 0 || epoch >= kMaxSamples / epoch_size_) {
     throw InvalidArgument("no epoch " + std::to_string(epoch) + " of a mixture with " +
-                              std::to_string(epoch_size_) + " samples an epoch",
+                              std::to_string(epoch_size_) + " samples per epoch",
                           {}, "a mixture has at most 2^62 samples in all its epochs");
   }
   epoch_ = epoch;

@@ -68,7 +68,7 @@ std::vector<detail::KindOption> detail::kind_options() {
 }
 
 void SampleSet::throw_negative(std::int64_t n) {
-  throw InvalidArgument("a number of samples cannot be " + std::to_string(n), {},
+  throw InvalidArgument("the number of samples is " + std::to_string(n), {},
                         "it must be at least 0");
 }
 
@@ -109,7 +109,7 @@ SampleSet SampleSet::of_shards(std::span<const std::uint64_t> lengths) {
 
 ShardOffsets SampleSet::shard_starts() const {
   if (!make_starts_) {
-    throw InvalidArgument("the shards of the samples are not known", {},
+    throw InvalidArgument("the order needs the shards of the samples", {},
                           "give a data set, or the lengths of its shards");
   }
   return make_starts_();
@@ -120,7 +120,7 @@ SampleBytes SampleSet::sample_bytes() const {
   if (!bytes) {
     throw InvalidArgument(
         spelled(detail::spelling_of<Order>("balance_bytes")) + " needs the sizes of the samples",
-        {}, "give a data set, or a function that tells the bytes of a sample");
+        {}, "give a data set, or a function that returns the bytes of a sample");
   }
   return bytes;
 }
@@ -134,7 +134,7 @@ std::vector<double> SampleSet::column(const std::string& name) const {
   if (numbers.size() == size_) return numbers;
   throw InvalidArgument("the column has " + std::to_string(numbers.size()) + " numbers for " +
                             std::to_string(size_) + " samples",
-                        "column " + in_quotes(name), "give one for each");
+                        "column " + in_quotes(name), "give one number per sample");
 }
 
 }  // namespace shardwise

@@ -90,7 +90,7 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
       tail_(tail),
       delivered_slots_(num_slots) {
   if (num_slots > kMaxSamples) {
-    throw InvalidArgument("cannot share out " + std::to_string(num_slots) + " samples", {},
+    throw InvalidArgument("cannot partition " + std::to_string(num_slots) + " samples", {},
                           "at most 2^62 are possible");
   }
   checked(RankOptions{.rank = rank, .world_size = world_size});
@@ -99,10 +99,10 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
     throw InvalidArgument(spelled(kStreams) + " " + std::to_string(streams) + " with " +
                               spelled("world_size") + " " + std::to_string(world_size),
                           "one must divide the other",
-                          "valid here are " + spelled(kStreams) + " " +
-                              valid_streams(world_size, streams) + ", or with " +
-                              spelled(kStreams) + " " + std::to_string(streams) + " " +
-                              spelled("world_size") + " " + valid_world_sizes(world_size, streams));
+                          "choose " + spelled(kStreams) + " " + valid_streams(world_size, streams) +
+                              ", or with " + spelled(kStreams) + " " + std::to_string(streams) +
+                              " " + spelled("world_size") + " " +
+                              valid_world_sizes(world_size, streams));
   }
   const std::uint64_t left_over = num_slots % world_size;
   if (tail == Order::Tail::kDrop) delivered_slots_ -= left_over;

@@ -50,7 +50,7 @@ const EpochOrder& PassSlots::pass(std::uint64_t number) const {
 void PassSlots::set_epoch(std::uint64_t epoch) {
   if (!is_exact() && epoch >= kMaxSamples / epoch_size_) {
     throw InvalidArgument("no epoch " + std::to_string(epoch) + " with " +
-                              std::to_string(epoch_size_) + " samples an epoch",
+                              std::to_string(epoch_size_) + " samples per epoch",
                           {}, "all epochs together have at most 2^62 samples");
   }
   // pass() may throw, so it is called before anything is changed.

@@ -18,7 +18,7 @@ ResampledSlots::ResampledSlots(const SampleSet& samples, const Resampled& kind, 
       seed_(order.seed),
       epoch_size_(order.epoch_size == 0 ? n_ : order.epoch_size),
       streams_(epoch_size_, order.streams) {
-  if (n_ == 0) throw InvalidArgument("cannot draw from 0 samples", {}, "there must be at least 1");
+  if (n_ == 0) throw InvalidArgument("cannot draw from 0 samples", {}, "give at least 1 sample");
   if (epoch_size_ > kMaxSamples) {
     throw InvalidArgument("an epoch cannot have " + std::to_string(epoch_size_) + " draws", {},
                           "an epoch has at least 1 and at most 2^62 draws");
@@ -98,7 +98,7 @@ void ResampledSlots::fill_by_shard(std::uint64_t first, std::uint64_t stride,
 }
 
 std::vector<std::uint64_t> ResampledSlots::slots_of(std::uint64_t /*sample*/) const {
-  throw InvalidArgument("cannot say when a sample comes",
+  throw InvalidArgument("cannot tell when a sample is read",
                         "the resampled sampler draws with replacement",
                         "use chunked or sharded, where each sample has one place");
 }

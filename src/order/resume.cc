@@ -63,7 +63,7 @@ std::string base64(std::string_view bytes) {
 
 [[noreturn]] void throw_damaged(std::string_view why) {
   throw InvalidArgument("the text is not a resume token", why,
-                        "copy it whole; it begins with \"sw2.\"");
+                        "copy all of it; tokens begin with \"sw2.\" or \"sw3.\"");
 }
 
 std::string from_base64(std::string_view text) {
@@ -72,7 +72,7 @@ std::string from_base64(std::string_view text) {
   unsigned num_bits = 0;
   for (const char c : text) {
     const std::size_t value = kAlphabet.find(c);
-    if (value == std::string_view::npos) throw_damaged("it holds characters that no token has");
+    if (value == std::string_view::npos) throw_damaged("it has a character that tokens do not use");
     bits = (bits << 6) | static_cast<std::uint32_t>(value);
     num_bits += 6;
     if (num_bits >= 8) {
@@ -82,7 +82,7 @@ std::string from_base64(std::string_view text) {
   }
   // Refuse unused bits that are not 0; otherwise several texts would be the same token.
   const std::uint32_t left = bits & ((1U << num_bits) - 1);
-  if (num_bits == 6 || left != 0) throw_damaged("it ends in a character too many, or in another");
+  if (num_bits == 6 || left != 0) throw_damaged("its last character is wrong");
   return bytes;
 }
 
@@ -427,11 +427,11 @@ std::string ResumeToken::to_text() const {
 ResumeToken ResumeToken::from_text(std::string_view text) {
   text = without_space(text);
   const std::string_view version = version_of(text);
-  if (version.empty()) throw_damaged("it does not begin like one");
+  if (version.empty()) throw_damaged("its beginning is wrong");
   if (version != kPrefix && version != kBatchesPrefix) {
     throw VersionMismatch("cannot read this resume token", "it begins with " + in_quotes(version),
-                          "this library reads tokens that begin with \"sw2.\" or \"sw3.\"; go on "
-                          "with the library that wrote it, or begin the epoch anew");
+                          "this library reads tokens that begin with \"sw2.\" or \"sw3.\"; resume "
+                          "with the library that wrote it, or start the epoch again");
   }
   const unsigned expected = version == kPrefix ? kVersion : kBatchesVersion;
   const std::string bytes = from_base64(text.substr(kPrefix.size()));
@@ -443,7 +443,7 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
   if (const unsigned format = in.byte(); format != expected) {
     throw VersionMismatch(
         "cannot read this resume token", "its version is " + std::to_string(format),
-        "behind " + in_quotes(version) + " it is to be " + std::to_string(expected));
+        "after " + in_quotes(version) + " it must be " + std::to_string(expected));
   }
   token.fingerprint = in.hash();
   take(in, token.spec);
@@ -485,7 +485,7 @@ void ResumeToken::require(const ResumeToken::OrderSpec& here,
   text += order_text;
   if (!text.empty()) {
     throw Mismatch("cannot resume from this token (there) in this run (here)", text,
-                   "go on with the data set and the order of the run that made it, or start anew");
+                   "resume with the data set and the order of the token's run, or start a new run");
   }
   for (std::size_t i = 0; i < kNumAlgorithms; ++i) {
     if (spec.versions[i] == here.versions[i]) continue;

@@ -120,7 +120,7 @@ Sampler::Iterator Sampler::begin() {
   if (ended_) {
     throw InvalidArgument("the end of the epoch was reached", "epoch " + std::to_string(epoch_),
                           "call set_epoch(" + std::to_string(epoch_ + 1) +
-                              ") to go on, or reset() to read this epoch again");
+                              ") for the next epoch, or reset() to read this epoch again");
   }
   return Iterator(*this);
 }
@@ -194,7 +194,7 @@ ResumeToken Sampler::token_at(std::uint64_t count) const {
 ResumeToken Sampler::token() const {
   const std::uint64_t taken = position();
   if (spec_.order.balance_bytes && taken < size_ && taken % batch_size() != 0) {
-    throw InvalidArgument("a token cannot be taken in the middle of a step",
+    throw InvalidArgument("a token cannot be taken within a step",
                           "epoch " + std::to_string(epoch_) + ", sample " + std::to_string(taken) +
                               " of rank " + std::to_string(rank()),
                           "with " + spelled(detail::spelling_of<Order>("balance_bytes")) +
@@ -224,20 +224,19 @@ void require_no_loss(const ResumeToken& token, const ResumeToken::OrderSpec& her
   for (std::size_t i = 0; i < open.size() && i < kMostShown; ++i) {
     text += (i == 0 ? "" : ", ") + open[i];
   }
-  text += open.size() > kMostShown ? ", ... have come: " : " have come: ";
+  text += open.size() > kMostShown ? ", ... have been read: " : " have been read: ";
   throw Mismatch("the order cannot change in the middle of a pass over the data",
                  text + difference(token.spec, here),
-                 "go on with the order of before; or start a new run without the token, which "
-                 "begins each pass anew");
+                 "resume with the token's order, or start a new run without the token");
 }
 
 }  // namespace
 
 void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
   if (token.batches) {
-    throw Mismatch("the resume token stands within a window of batches by length",
-                   "their rule: " + in_quotes(token.batches->rule),
-                   "go on with a Loader whose by_length is the same");
+    throw Mismatch("the resume token is within a window of batches by length",
+                   "rule: " + in_quotes(token.batches->rule),
+                   "resume with a Loader that has the same by_length");
   }
   std::vector<ResumeToken::Stage> history = token.history;
   const bool differs = token.fingerprint != fingerprint_ || token.spec != spec_;

@@ -319,7 +319,8 @@ UseInterval ShardSchedule::in_windows(UseInterval use, std::uint64_t window) con
 std::optional<EpochSchedule> ShardSchedule::uses(const RankOptions::Range& ranks,
                                                  std::uint64_t window) const {
   if (ranks.count == 0 || ranks.count > world_size_ || ranks.first > world_size_ - ranks.count) {
-    throw InvalidArgument("no ranks " + std::to_string(ranks.first) + " to before " +
+    throw InvalidArgument("no ranks " + std::to_string(ranks.first) +
+                              " up to, but not including, " +
                               std::to_string(ranks.first + ranks.count),
                           {}, "there are " + std::to_string(world_size_) + " ranks, from 0");
   }

@@ -104,7 +104,7 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                               spelled("global_batch_size") + " of " +
                               std::to_string(ranks.global_batch_size) + " on " +
                               std::to_string(ranks.world_size / ranks.replicas) + " ranks",
-                          {}, "choose one that they can share evenly");
+                          {}, "choose a number that they can share evenly");
   }
   if (order.tail == Order::Tail::kPad &&
       ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
@@ -112,7 +112,7 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
         spelled(kTail) + " pad cannot be used with a " + spelled("global_batch_size") + " of " +
             std::to_string(ranks.global_batch_size) + " on " +
             std::to_string(ranks.world_size / ranks.replicas) + " ranks",
-        {}, "choose one that they can share evenly, or " + spelled(kTail) + " exact");
+        {}, "choose a number that they can share evenly, or " + spelled(kTail) + " exact");
   }
   if (order.epoch_size > kMaxSamples) {
     throw InvalidArgument(

@@ -51,7 +51,7 @@ std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::u
   check_weights(weights, unit);
   const auto greatest = std::max_element(weights.begin(), weights.end());
   if (greatest == weights.end() || *greatest == 0) {
-    throw InvalidArgument("no weight is above 0", {}, "give at least one that is");
+    throw InvalidArgument("no weight is above 0", {}, "give at least one positive weight");
   }
   int exponent = 0;
   static_cast<void>(std::frexp(*greatest, &exponent));

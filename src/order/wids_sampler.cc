@@ -15,7 +15,7 @@ namespace {
 
 const Order& checked_wids(const Order& order) {
   if (std::holds_alternative<Wids>(order.kind)) return order;
-  throw InvalidArgument("the order is not that of wids", {}, "give an order whose kind is Wids");
+  throw InvalidArgument("the order is not that of wids", {}, "set the order's kind to Wids");
 }
 
 /// The number of a share's positions before `position`.
@@ -85,8 +85,9 @@ std::unique_ptr<WidsWalk> WidsSampler::begin_replay(std::uint64_t epoch) const {
 
 void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
   if (!skip.empty()) {  // the skip list of a token of another order
-    throw InvalidArgument("skip does not apply to the wids sampler", {},
-                          "it is for chunked, sharded, sequential and mixture; begin the run anew");
+    throw InvalidArgument(
+        "skip does not apply to the wids sampler", {},
+        "it applies to chunked, sharded, sequential and mixture; start a new run");
   }
   std::unique_ptr<WidsWalk> replay = begin_replay(point.epoch);
   std::uint64_t size = 0;

@@ -23,7 +23,7 @@ std::optional<AwsKeys> keys_from(const std::string& id, const std::string& secre
   if (id.empty() && secret.empty()) return std::nullopt;
   if (id.empty() || secret.empty()) {
     throw InvalidArgument("one of the two S3 keys is missing", source,
-                          "give both the access key id and the secret access key, or neither");
+                          "set both the access key id and the secret access key, or neither");
   }
   return AwsKeys{id, secret, token, source};
 }
@@ -66,9 +66,10 @@ AwsKeyChain::Origin AwsKeyChain::source_of_role(const std::string& name, const A
   } else if (from == "Ec2InstanceMetadata") {
     return instance_origin();
   }
-  throw InvalidArgument("no credentials to assume the role of the S3 profile", in_quotes(name),
-                        "give it source_profile (one with keys), credential_source (Environment, "
-                        "EcsContainer or Ec2InstanceMetadata) or web_identity_token_file");
+  throw InvalidArgument(
+      "no credentials to assume the role of the S3 profile", in_quotes(name),
+      "set its source_profile (a profile with keys), credential_source (Environment, EcsContainer "
+      "or Ec2InstanceMetadata) or web_identity_token_file");
 }
 
 AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
@@ -80,9 +81,9 @@ AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
                      .region = region(profile),
                      .endpoint = aws_endpoint(profile, "sts")};
   if (!setting(profile, "mfa_serial").empty()) {
-    throw InvalidArgument("the role of the S3 profile needs a code of a device (mfa_serial)",
-                          in_quotes(name),
-                          "assume it by `aws configure export-credentials`, and give its keys");
+    throw InvalidArgument(
+        "the role of the S3 profile needs a multi-factor code (mfa_serial)", in_quotes(name),
+        "assume it with `aws configure export-credentials`, then set the printed keys");
   }
   const std::string token_file = setting(profile, "web_identity_token_file");
   if (!token_file.empty()) {
@@ -104,8 +105,8 @@ AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
 std::optional<AwsKeyChain::Origin> AwsKeyChain::origin_in_profile(const std::string& name,
                                                                   bool must_be_there, int depth) {
   if (depth > kMaxRoles) {
-    throw InvalidArgument("the roles of S3 profiles lead in circles", in_quotes(name),
-                          "end the chain of source_profile with a profile that has keys");
+    throw InvalidArgument("the source profiles of the S3 profile form a cycle", in_quotes(name),
+                          "end the chain of source_profile in a profile with keys");
   }
   const AwsSettings profile = read_aws_profile(name, must_be_there);
   if (!setting(profile, "role_arn").empty()) return role_in_profile(name, profile, depth);

@@ -61,7 +61,7 @@ bool read_section(const std::string& path, std::string_view kind, const std::str
     }
     const std::size_t mark = text.find_first_of(belongs ? "=" : "=:");
     if (mark == std::string::npos && !belongs && is_inside) {
-      throw InvalidArgument("a line of the S3 profile sets nothing",
+      throw InvalidArgument("a line of the S3 profile is malformed",
                             in_quotes(path) + ", line " + std::to_string(number),
                             "write it as name = value");
     }
@@ -97,13 +97,13 @@ AwsSettings read_aws_profile(const std::string& name, bool must_be_there) {
   if (!is_there && must_be_there) {
     throw InvalidArgument(
         "the S3 profile does not exist", in_quotes(name),
-        "name one that is in " + in_quotes(credentials) + " or " + in_quotes(config));
+        "name a profile of " + in_quotes(credentials) + " or " + in_quotes(config));
   }
   const auto services = settings.find("services");
   if (services == settings.end()) return settings;
   AwsSettings of_services;
   if (!read_section(config, "services", services->second, of_services)) {
-    throw InvalidArgument("the services of the S3 profile do not exist",
+    throw InvalidArgument("the services section of the S3 profile does not exist",
                           in_quotes(services->second) + ", in the profile " + in_quotes(name),
                           "write [services " + services->second + "] in " + in_quotes(config));
   }

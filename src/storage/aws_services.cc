@@ -36,7 +36,7 @@ AwsKeys keys_of(const ServiceJson& json, const std::string& source,
                .session_token = text(names[2]),
                .source = source};
   if (keys.access_key_id.empty() || keys.secret_access_key.empty()) {
-    throw_no_keys(source, "its answer has none");
+    throw_no_keys(source, "the response has no keys");
   }
   if (const auto expires_ms = json_count(json, names[3])) {
     keys.expires = time_after_1970(*expires_ms / 1000);
@@ -48,7 +48,7 @@ AwsKeys keys_of(const ServiceJson& json, const std::string& source,
 
 ServiceJson parse_json(const std::string& text, const std::string& source) {
   ServiceJson json = ServiceJson::parse(text, nullptr, false);
-  if (json.is_discarded()) throw_no_keys(source, "its answer is not JSON");
+  if (json.is_discarded()) throw_no_keys(source, "the response is not JSON");
   return json;
 }
 
@@ -109,14 +109,14 @@ AwsKeys AwsServices::ask_sts(const std::vector<std::pair<std::string, std::strin
   if (!by.are_there()) require_keeps_secrets(target.url, "AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL");
   target.headers.emplace_back("Content-Type: application/x-www-form-urlencoded");
   const std::string text = ask(client_, target, {.method = "POST", .body = form_text(form)},
-                               "check the role and who may assume it (" + source + ")", cancel);
+                               "check the role and its trust policy (" + source + ")", cancel);
   AwsKeys keys{.access_key_id = xml_text(text, "AccessKeyId"),
                .secret_access_key = xml_text(text, "SecretAccessKey"),
                .session_token = xml_text(text, "SessionToken"),
                .source = source,
                .expires = parse_iso_time(xml_text(text, "Expiration"))};
   if (!keys.are_there() || keys.secret_access_key.empty()) {
-    throw_no_keys(source, "its answer has none");
+    throw_no_keys(source, "the response has no keys");
   }
   return keys;
 }
@@ -155,10 +155,9 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
   const std::string account = setting(profile, "sso_account_id"),
                     role = setting(profile, "sso_role_name");
   if (start.empty() || region.empty() || account.empty() || role.empty()) {
-    throw InvalidArgument(
-        "the SSO profile is not complete", in_quotes(session),
-        "give it sso_start_url, sso_region, sso_account_id and sso_role_name: run "
-        "`aws configure sso`");
+    throw InvalidArgument("the SSO profile is incomplete", in_quotes(session),
+                          "run `aws configure sso`, which sets sso_start_url, sso_region, "
+                          "sso_account_id and sso_role_name");
   }
   const std::string source = "SSO (role " + in_quotes(role) + ")";
   const auto address = [&](const char* service, const std::string& own) {
@@ -178,7 +177,7 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
   const ServiceJson json =
       parse_json(ask(client_, target, {}, "run `aws sso login`", cancel), source);
   if (!json.is_object() || !json.contains("roleCredentials")) {
-    throw_no_keys(source, "its answer has none");
+    throw_no_keys(source, "the response has no keys");
   }
   return keys_of(json["roleCredentials"], source,
                  {"accessKeyId", "secretAccessKey", "sessionToken", "expiration"});
@@ -197,9 +196,9 @@ AwsKeys AwsServices::container(const CancelToken& cancel) {
   const bool is_near = is_this_machine(parsed.host) || parsed.host == "169.254.170.2" ||
                        parsed.host == "169.254.170.23" || parsed.host == "[fd00:ec2::23]";
   if (parsed.scheme != "https" && !is_near) {
-    throw InvalidArgument("the service for container credentials is not trusted",
-                          in_quotes(redacted_url(url)),
-                          "AWS_CONTAINER_CREDENTIALS_FULL_URI names https, or this machine");
+    throw InvalidArgument(
+        "the service for container credentials is not trusted", in_quotes(redacted_url(url)),
+        "set AWS_CONTAINER_CREDENTIALS_FULL_URI to an https URL, or to this machine");
   }
   HttpTarget target{
       .url = url, .is_aws = true, .bypasses_proxy = is_near, .follows_redirects = false};
@@ -231,7 +230,7 @@ AwsKeys AwsServices::instance(const CancelToken& cancel) {
   };
   const std::string token(trimmed(text_at("/latest/api/token", {.method = "PUT"})));
   if (token.empty()) return {};
-  promised_by = "its answer before";
+  promised_by = "its earlier response";
   target.headers = {"X-aws-ec2-metadata-token: " + token};
   const std::string path = "/latest/meta-data/iam/security-credentials/";
   const std::string roles = text_at(path, {});

@@ -36,7 +36,7 @@ std::string sha1_hex(std::string_view text) {
   unsigned size = 0;
   if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) != 1) {
     throw InvalidArgument("sha1 is turned off in this system's libcrypto", "",
-                          "allow it in OpenSSL's configuration: SSO needs it");
+                          "enable sha1 in OpenSSL's configuration, because SSO needs it");
   }
   return hex({reinterpret_cast<const char*>(digest.data()), size});
 }

@@ -142,7 +142,7 @@ class AzFetcher : public Fetcher {
                         const Refused& refused, const Fetcher::Request& request) {
     HttpTarget target{.url = {}, .follows_redirects = false};
     target.headers = {std::string("x-ms-version: ") + kAzureVersion};
-    target.login_remedy = "check the account's key or signature, and what it permits";
+    target.login_remedy = "check the account's key or signature, and its permissions";
     if (!account.key.empty()) {
       const std::string full_path = parse_url(account.endpoint + path).path;
       target.sign = [account, full_path, query](const HttpQuery& asked) {
@@ -158,19 +158,20 @@ class AzFetcher : public Fetcher {
       query += (query.empty() ? "" : "&") + account.sas;
     } else if (!account.may_get_token) {
       target.login_remedy =
-          "the host is not one of Azure's, so the request was anonymous: name the account in "
-          "AZURE_STORAGE_CONNECTION_STRING (BlobEndpoint=...) if you trust it";
+          "if you trust the host, name the account in AZURE_STORAGE_CONNECTION_STRING "
+          "(BlobEndpoint=...); the request was anonymous, because the host is not Azure's";
     } else if (!keeps_secrets(account.endpoint)) {
       target.login_remedy =
-          "the account's endpoint is not encrypted, so the request was anonymous: name it by https";
+          "use https for the account's endpoint; the request was anonymous, because the endpoint "
+          "is not encrypted";
     } else if (const AccessToken token = tokens_.find(refused, request.cancel); token.are_there()) {
       target.headers.push_back("Authorization: Bearer " + token.text);
       target.credential = token.id();
-      target.login_remedy = "check what " + token.source + " may read";
+      target.login_remedy = "check the permissions of " + token.source + "";
     } else {
       target.login_remedy =
-          "no credentials were found, so the request was anonymous: set AZURE_STORAGE_KEY, "
-          "AZURE_STORAGE_SAS_TOKEN, or those of a service principal";
+          "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or the variables of a service "
+          "principal; the request was anonymous, because no credentials were found";
     }
     target.login_remedy += unsent_;
     target.url = account.endpoint + path + (query.empty() ? "" : "?" + query);

@@ -48,8 +48,8 @@ AzureAccount of_connection_string(const std::string& text) {
   }
   if (account.endpoint.empty()) {
     throw InvalidArgument("the connection string of Azure is malformed", "",
-                          "AZURE_STORAGE_CONNECTION_STRING has AccountName=...;AccountKey=... or "
-                          "BlobEndpoint=...;SharedAccessSignature=...");
+                          "set AZURE_STORAGE_CONNECTION_STRING to AccountName=...;AccountKey=... "
+                          "or to BlobEndpoint=...;SharedAccessSignature=...");
   }
   return account;
 }

@@ -112,11 +112,11 @@ void require_marker(const std::string& path, bool create) {
   } catch (const NotFound&) {
     for_each_name(path, [&](std::string_view name, int) {
       if (!is_own_top_name(name)) {
-        refuse(path, "it holds other files, as " + in_quotes(name),
-               "give an empty directory, or one that does not exist");
+        refuse(path, "it holds other files, e.g. " + in_quotes(name),
+               "name an empty directory, or a new one");
       }
     });
-    if (!create) refuse(path, "it is not one", "give the directory of a shard cache");
+    if (!create) refuse(path, "it holds no shard cache", "name the directory of a shard cache");
     AtomicFile file(marker, kReadableMode);
     share_for_reading(file.file(), file.temporary_path());
     file.file().write(kMarkerText);
@@ -127,15 +127,16 @@ void require_marker(const std::string& path, bool create) {
   if (text.starts_with(kMarkerFamily)) {
     std::string_view version(text);
     version.remove_prefix(kMarkerFamily.size());
-    throw VersionMismatch(
-        "the shard cache is of another version",
-        in_quotes(path) + " (version " + escaped(version.substr(0, version.find('\n'))) +
-            "; this program's is " + std::string(kMarkerText.substr(kMarkerFamily.size(), 1)) + ")",
-        "give another directory; or remove this one, when no other program uses it: what is needed "
-        "of it is fetched again");
+    throw VersionMismatch("the shard cache has another version",
+                          in_quotes(path) + " (version " +
+                              escaped(version.substr(0, version.find('\n'))) +
+                              ", this program's version is " +
+                              std::string(kMarkerText.substr(kMarkerFamily.size(), 1)) + ")",
+                          "name another directory, or remove this one if no other program uses it; "
+                          "its shards are then fetched again");
   }
   refuse(path, "its file " + std::string(kMarkerName) + " is damaged",
-         "remove it, or give another directory");
+         "remove the file, or name another directory");
 }
 
 /// True if `path` is a directory that this user cannot write to.
@@ -164,7 +165,8 @@ CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
     : path_(std::move(path)),
       sharing_(sharing),
       is_read_only_(sharing == Sharing::kReadOnly || may_only_read(path_)) {
-  if (path_.empty()) throw InvalidArgument("the shard cache has no directory", "", "give one");
+  if (path_.empty())
+    throw InvalidArgument("the shard cache has no directory", "", "name a directory");
   if (!is_read_only_ && create) {
     if (sharing == Sharing::kGroup) {
       if (const std::string above = directory_of(path_); above != path_) make_directories(above);
@@ -176,7 +178,8 @@ CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
   require_marker(path_, create && !is_read_only_);
   if (!is_read_only_) make(create);
   const std::string shards = path_ + "/" + std::string(kShardsName);
-  if (S_ISLNK(status_of(shards).st_mode)) refuse(shards, "it is a link", "remove it");
+  if (S_ISLNK(status_of(shards).st_mode))
+    refuse(shards, "it is a symbolic link", "remove the link");
   require_access(shards);
 }
 
@@ -187,7 +190,7 @@ void CacheDirectory::require_access(const std::string& path) const {
   const bool is_ours = !is_read_only_ && sharing_ == Sharing::kGroup && is_group_directory(path);
   if (!is_ours && belongs_to_another(path)) {
     refuse(path, "it belongs to another user",
-           "give a directory of your own; or, if you trust that user, say that it is only read (" +
+           "name a directory that you own; or, if you trust that user, only read this one (" +
                spelled("ShardCache::Options::read_only") + ")");
   }
   if (sharing_ == Sharing::kOwn) return require_nobody_elses(path);
@@ -201,10 +204,10 @@ void CacheDirectory::require_nobody_elses(const std::string& path) const {
   require_no_public_directory(path, kPurpose);
   if (is_shared) {
     refuse(path, "it is shared with its group",
-           is_read_only_ ? "if you trust that group, say that it is only read (" +
+           is_read_only_ ? "if you trust that group, only read the directory (" +
                                spelled("ShardCache::Options::read_only") + ")"
-                         : "say that you share it (" +
-                               spelled("ShardCache::Options::group_shared") + "), or give another");
+                         : "share it (" + spelled("ShardCache::Options::group_shared") +
+                               "), or name another directory");
   }
   // A directory of root may grant access to a group.
   require_unshared_directory(path, kPurpose);
@@ -219,7 +222,7 @@ void CacheDirectory::make(bool create) const {
   for (const std::string& folder : {path_, shards, futures_path()}) {
     if (!is_group_directory(folder)) {
       refuse(folder, "it is not shared with its group",
-             "chmod g+rwxs it, and g+rw the files in it; or give a directory that does not exist");
+             "run chmod g+rwxs on it and chmod g+rw on its files, or name a new directory");
     }
   }
 }

@@ -158,7 +158,7 @@ ShardCache::Check ShardCache::verify(const CancelToken& cancel,
 }
 
 ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
-  impl_->require_writable("nothing can be removed from it");
+  impl_->require_writable("no shard can be removed");
   auto contents = impl_->directory.scan();
   impl_->room.remove_leftovers(contents);
   std::sort(contents.shards.begin(), contents.shards.end(),
@@ -180,7 +180,7 @@ ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
 }
 
 bool ShardCache::remove(const std::string& name) {
-  impl_->require_writable("nothing can be removed from it");
+  impl_->require_writable("no shard can be removed");
   return detail::find_size(impl_->directory.shard_path(name)) && impl_->room.evict_unused(name);
 }
 

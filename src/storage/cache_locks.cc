@@ -74,12 +74,12 @@ void LockWatch::look_now() {
 
 std::string LockWatch::who() const {
   if (holder_) return "(" + holder_->text() + ")";
-  return "(a process that this user cannot see: another user's, or in another container; `fuser " +
-         directory_.locks_path() + "` shows it to root)";
+  return "(a process of another user or container, which `fuser " + directory_.locks_path() +
+         "` shows to root)";
 }
 
 std::string LockWatch::remedy() const {
-  if (!holder_) return "end that process if it is stopped, or if it does not use the cache";
+  if (!holder_) return "end that process if it is stopped or does not use the cache";
   const std::string process = std::to_string(holder_->process);
   return holder_->is_stopped ? "continue it (kill -CONT " + process + "), or end it"
                              : "end it if it hangs";
@@ -206,12 +206,13 @@ std::optional<CacheLocks::Room> CacheLocks::try_lock_room() const {
 }
 
 CacheLocks::Room CacheLocks::lock_room(const CancelToken& cancel) const {
-  return wait_for(kRoomByte, "a process does not finish making room in the shard cache", cancel,
+  return wait_for(kRoomByte,
+                  "timed out waiting for another process to free space in the shard cache", cancel,
                   [&] { return try_lock_room(); });
 }
 
 PinTable::Pin CacheLocks::pin(const std::string& name, const CancelToken& cancel) {
-  return wait_for(use_byte(name), "a process does not finish evicting a shard", cancel,
+  return wait_for(use_byte(name), "timed out waiting for another process to evict a shard", cancel,
                   [&] { return pins.try_pin(name); });
 }
 
@@ -249,20 +250,20 @@ void CacheLocks::require_progress(const CacheRequest& request, const LockWatch& 
   const auto url = [&] { return in_quotes(redacted_url(request.source.url)); };
   if (watch.stopped_for() > options_.wait_timeout) {
     throw Error(
-        ErrorCode::kIo, "another process is fetching the shard, and is stopped",
+        ErrorCode::kIo, "another process that is fetching the shard is stopped",
         url() + " (" + watch.holder()->text() + ", for " + seconds(watch.stopped_for()) + ")",
         watch.remedy());
   }
   if (watch.foreign_for() > options_.wait_timeout) {
-    throw Error(ErrorCode::kIo, "the lock of the shard is held by no user of the shard cache",
-                url() + ", " + in_quotes(directory_.locks_path()) + " " + watch.who(),
-                watch.remedy());
+    throw Error(
+        ErrorCode::kIo, "a process that does not use the shard cache holds the shard's lock",
+        url() + ", " + in_quotes(directory_.locks_path()) + " " + watch.who(), watch.remedy());
   }
   if (silent > options_.wait_timeout + retry_for_) {
-    throw Error(ErrorCode::kIo, "another process is fetching the shard, and makes no progress",
+    throw Error(ErrorCode::kIo, "another process that is fetching the shard makes no progress",
                 url() + " (no bytes arrived for " + seconds(silent) + ")",
-                "see whether a process that uses " + in_quotes(directory_.path()) +
-                    " is stopped, and end it");
+                "check whether a process that uses " + in_quotes(directory_.path()) +
+                    " is stopped, then end it");
   }
 }
 

@@ -70,24 +70,23 @@ std::string process_metrics(const ShardCache::Stats& stats, const ShardCache::Op
                             std::int64_t pid) {
   Exposition all("{directory=\"" + label_value(options.directory) + "\",pid=\"" +
                  std::to_string(pid) + "\"}");
-  all.counter("hits_total", "Shards that were asked for and found in the cache.", stats.hits);
-  all.counter("misses_total", "Shards that were asked for and not found in the cache.",
-              stats.misses);
+  all.counter("hits_total", "Requested shards that were in the cache.", stats.hits);
+  all.counter("misses_total", "Requested shards that were not in the cache.", stats.misses);
   all.counter("fetched_shards_total", "Shards fetched by this process.", stats.fetched);
-  all.counter("fetched_bytes_total", "Bytes of the fetched shards, as they came from their source.",
+  all.counter("fetched_bytes_total", "Bytes of the fetched shards as transferred.",
               stats.fetched_bytes);
-  all.counter("waits_total", "Waits for a shard that another was fetching.", stats.waits);
+  all.counter("waits_total", "Waits for a shard that another process or thread was fetching.",
+              stats.waits);
   all.counter_seconds("waited_seconds_total",
-                      "Time that readers waited for shards, their own fetching included.",
+                      "Time that readers waited for shards, including their own fetches.",
                       stats.waited);
-  all.counter("evicted_shards_total", "Shards removed to make room.", stats.evicted);
-  all.counter("evicted_bytes_total", "Bytes of the shards removed to make room.",
-              stats.evicted_bytes);
-  all.counter("wrong_transfers_total", "Transfers of what was not the shard that was asked for.",
+  all.counter("evicted_shards_total", "Evicted shards.", stats.evicted);
+  all.counter("evicted_bytes_total", "Bytes of the evicted shards.", stats.evicted_bytes);
+  all.counter("wrong_transfers_total", "Transfers whose content was not the requested shard.",
               stats.wrong);
-  all.counter("bypassed_shards_total", "Shards fetched and not kept, for want of room.",
-              stats.bypassed);
-  all.gauge("budget_bytes", "Bytes that this process lets the cache hold.", options.budget_bytes);
+  all.counter("bypassed_shards_total",
+              "Fetched shards that were not kept because the cache was full.", stats.bypassed);
+  all.gauge("budget_bytes", "Budget of the cache in this process.", options.budget_bytes);
   return all.take();
 }
 
@@ -103,15 +102,16 @@ std::string directory_metrics(const std::vector<ShardCache::Entry>& entries,
   }
   for (const ShardCache::Entry& entry : coming) coming_bytes += entry.size_bytes;
   Exposition all("{directory=\"" + label_value(directory) + "\"}");
-  all.gauge("shards", "Whole shards in the cache.", entries.size());
-  all.gauge("shard_bytes", "Bytes of the whole shards in the cache.", bytes);
-  all.gauge("shards_in_use", "Shards that some process uses.", in_use);
-  all.gauge("in_use_bytes", "Bytes of the shards that some process uses.", in_use_bytes);
+  all.gauge("shards", "Complete shards in the cache.", entries.size());
+  all.gauge("shard_bytes", "Bytes of the complete shards in the cache.", bytes);
+  all.gauge("shards_in_use", "Shards in use by any process.", in_use);
+  all.gauge("in_use_bytes", "Bytes of the shards in use by any process.", in_use_bytes);
   all.gauge("shards_coming", "Shards that are being fetched.", coming.size());
   all.gauge("coming_bytes", "Bytes reserved for shards that are being fetched.", coming_bytes);
-  all.gauge_time("oldest_use_timestamp_seconds",
-                 "When the least recently used shard was used, since 1970; 0 without shards.",
-                 oldest_ns);
+  all.gauge_time(
+      "oldest_use_timestamp_seconds",
+      "Last use of the least recently used shard, in seconds since 1970; 0 without shards.",
+      oldest_ns);
   return all.take();
 }
 

@@ -74,8 +74,8 @@ void CacheRoom::require_within_budget(const CacheRequest& request, std::uint64_t
   throw Error(ErrorCode::kNoSpace, "the shard is larger than the shard cache's budget",
               in_quotes(redacted_url(request.source.url)) + " (" + human_bytes(size_bytes) +
                   ", budget " + human_bytes(options_.budget_bytes) + ")",
-              "give the cache " + std::to_string(size_bytes) +
-                  " bytes at least, or let large shards bypass it (" +
+              "give the cache at least " + std::to_string(size_bytes) +
+                  " bytes, or let large shards bypass it (" +
                   spelled("ShardCache::Options::bypass_large") + ")");
 }
 
@@ -391,9 +391,9 @@ Room CacheRoom::make_within(std::uint64_t budget_bytes, const Wanted& wanted,
     if (room == Room::kNotNow || (room == Room::kNone && !wanted.may_overflow)) return room;
     if (room == Room::kNone && budget_bytes < options_.budget_bytes) {
       throw Error(
-          ErrorCode::kNoSpace, "the disk of the shard cache is full, and no shard may go",
+          ErrorCode::kNoSpace, "the disk of the shard cache is full, and no shard can be evicted",
           in_quotes(directory_.path()) + " (" + human_bytes(wanted.size_bytes) + " are needed)",
-          "free space, or give the cache another disk");
+          "free space, or put the cache on another disk");
     }
     if (apply(plan, wanted, make_file, listing >= kMaxListings)) return room;
   }

@@ -85,13 +85,13 @@ void check_options(const Fetchers::Options& options) {
   for (const std::string& header : options.headers) {
     if (!is_header(header)) {
       refuse_option("Fetchers::Options::headers",
-                    "write each as 'Name: value', and leave Host and Range to Shardwise");
+                    "write each as 'Name: value', without Host and Range, which Shardwise sets");
     }
   }
   for (const Fetchers::Options::Moved& move : options.moved) {
     if (!is_remote_url(move.from) || scheme_of(move.to).empty()) {
       refuse_option("Fetchers::Options::moved",
-                    "give two URLs, as https://old/data and https://new/data");
+                    "give two URLs, e.g. https://old/data and https://new/data");
     }
   }
   if (options.max_connections_per_host < 0) {
@@ -110,8 +110,7 @@ Fetcher::~Fetcher() = default;
 std::vector<std::string> Fetcher::list(const Request& request) {
   throw Unsupported(
       "URLs of this scheme cannot be listed", in_quotes(redacted_url(request.url)),
-      "name the shards: by a pattern in braces, as train-{000000..000146}.tar, or by a "
-      "list (@list.txt)");
+      "name the shards by a pattern, e.g. train-{000000..000146}.tar, or by a list (@list.txt)");
 }
 
 struct Fetchers::Impl {
@@ -136,13 +135,13 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
   const std::string scheme = is_command_url(url) ? "pipe" : scheme_of(url);
   if (scheme.empty()) {
     throw InvalidArgument("the text is not a URL", in_quotes(url),
-                          "a local file is read in place, not fetched");
+                          "write scheme://host/path; local files are not fetched");
   }
   if (auto fetcher = find(scheme)) return fetcher;
   if (scheme == "pipe") {
     throw Unsupported(
-        "a pipe: URL is a command, and is not run", in_quotes(redacted_url(url)),
-        "give " + spelled("Fetchers::Options::allow_pipe") + " if you wrote the URL yourself");
+        "a pipe: URL is a command, and commands are not run", in_quotes(redacted_url(url)),
+        "if you wrote the URL yourself, set " + spelled("Fetchers::Options::allow_pipe") + "");
   }
   throw Unsupported("no fetcher is registered for the scheme " + in_quotes(scheme),
                     in_quotes(redacted_url(url)),
@@ -165,8 +164,8 @@ Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const 
   if (scheme_of(today.url).empty() &&
       !is_command_url(today.url)) {  // the URL may contain a signature, so it is not quoted
     throw InvalidArgument(
-        "the resolver gave no URL", "for " + in_quotes(redacted_url(url)),
-        "give a whole one, as https://host/data/0.tar; file:///data/0.tar for a file here");
+        "the resolver returned no URL", "for " + in_quotes(redacted_url(url)),
+        "return an absolute URL, e.g. https://host/data/0.tar or file:///data/0.tar");
   }
   return today;
 }
@@ -194,7 +193,7 @@ Fetchers& Fetchers::operator=(const Fetchers&) noexcept = default;
 void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) {
   if (scheme.empty() || scheme_of(scheme + ":") != scheme || fetcher == nullptr) {
     throw InvalidArgument("cannot add a fetcher", "scheme " + in_quotes(scheme),
-                          "give a scheme in lower case, as \"gs\", and a fetcher");
+                          "give a scheme in lower case, e.g. \"gs\", and a fetcher");
   }
   const Lock lock(impl_->mutex);
   impl_->by_scheme[scheme] = std::move(fetcher);

@@ -56,7 +56,7 @@ class FileFetcher : public Fetcher {
     if (end > *source.size_bytes || request.range.begin > end) {
       throw_fetch_error(request.url,
                         "the file has " + human_count(*source.size_bytes) +
-                            " bytes, and the range asks for bytes " +
+                            " bytes, but the request is for bytes " +
                             human_count(request.range.begin) + " to " + human_count(end),
                         "index it again");
     }
@@ -66,7 +66,8 @@ class FileFetcher : public Fetcher {
       const auto wanted =
           static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), end - offset));
       const std::size_t size = file.read_at(offset, buffer.data(), wanted);
-      if (size == 0) throw_fetch_error(request.url, "it became shorter", "fetch it again");
+      if (size == 0)
+        throw_fetch_error(request.url, "it was truncated during the read", "fetch it again");
       sink.write({buffer.data(), size});
       offset += size;
     }

@@ -39,7 +39,7 @@ std::string required(const nlohmann::json& json, const char* name, const std::st
   if (!text.empty()) return text;
   throw InvalidArgument("the file of Google credentials is malformed",
                         in_quotes(path) + " (it has no " + name + ")",
-                        "make it again: gcloud auth application-default login");
+                        "run `gcloud auth application-default login`");
 }
 
 std::string source_of(const std::string& path) {
@@ -56,8 +56,8 @@ std::string subject_token_in(const std::string& text, const nlohmann::json& form
     token = json_text(nlohmann::json::parse(text, nullptr, false), field.c_str());
   }
   if (!token.empty()) return token;
-  throw InvalidArgument("found no token of the other provider", in_quotes(path),
-                        "see what its credential_source names");
+  throw InvalidArgument("the response of the other provider has no token", in_quotes(path),
+                        "check its credential_source");
 }
 
 /// Returns an object inside the credentials file; empty if it is missing.
@@ -112,9 +112,9 @@ AccessToken GoogleTokens::of_file(const std::string& path, const CancelToken& ca
         source, cancel);
   }
   if (type != "service_account") {
-    throw Unsupported("Google credentials of this kind are not read",
+    throw Unsupported("Google credentials of this type are not supported",
                       in_quotes(path) + " (" + in_quotes(type) + ")",
-                      "give those of a service account, of a user, or of an external account" +
+                      "use credentials of a service account, of a user, or of an external account" +
                           if_there(", or add a fetcher (", "Fetchers::add", ")"));
   }
   const std::time_t now = std::time(nullptr);
@@ -159,9 +159,8 @@ std::string GoogleTokens::subject_token(const nlohmann::json& json, const std::s
   const nlohmann::json format = part_of(from, "format");
   const std::string file = json_text(from, "file"), url = json_text(from, "url");
   if (!json_text(from, "environment_id").empty() || (file.empty() && url.empty())) {
-    throw Unsupported("an external account of this kind is not read", in_quotes(path),
-                      "its credential_source may name a file or a url, not AWS's service, a "
-                      "certificate or a program");
+    throw Unsupported("an external account of this type is not supported", in_quotes(path),
+                      "use a credential_source with a file or a url");
   }
   if (!file.empty()) {
     const auto text = find_text(file, "the token of the other provider", cancel);
@@ -187,7 +186,7 @@ AccessToken GoogleTokens::impersonated(const nlohmann::json& json, const std::st
       .url = url,
       .headers = {"Authorization: Bearer " + by.text, "Content-Type: application/json"},
       .follows_redirects = false,
-      .login_remedy = "check who may impersonate the service account of " + by.source};
+      .login_remedy = "check the permission to impersonate the service account of " + by.source};
   const nlohmann::json answer =
       nlohmann::json::parse(client_.get_text(target, {.url = url, .cancel = cancel},
                                              {.method = "POST", .body = asked.dump()}),
@@ -196,7 +195,8 @@ AccessToken GoogleTokens::impersonated(const nlohmann::json& json, const std::st
                     .source = by.source,
                     .expires = parse_iso_time(json_text(answer, "expireTime"))};
   if (token.are_there()) return token;
-  throw FetchError("no token came from " + by.source, "its answer has none", "check its settings");
+  throw FetchError("no token came from " + by.source, "the response has no token",
+                   "check its settings");
 }
 
 AccessToken GoogleTokens::of_machine(const CancelToken& cancel) {

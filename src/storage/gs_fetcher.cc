@@ -74,15 +74,15 @@ class GsFetcher : public Fetcher {
           .url = url, .headers = headers_, .follows_redirects = false, .credential = token.id()};
       if (token.are_there()) now.headers.push_back("Authorization: Bearer " + token.text);
       now.login_remedy =
-          !is_safe
-              ? "STORAGE_EMULATOR_HOST is not encrypted, so the request was anonymous: name it "
-                "by https"
+          !is_safe ? "use https in STORAGE_EMULATOR_HOST; the request was anonymous, because the "
+                     "host is not encrypted"
           : token.are_there()
               ? "check the bucket's policy and " + token.source +
-                    "; where the requester pays, give the header 'x-goog-user-project: PROJECT' (" +
+                    "; for requester-pays buckets, add the header 'x-goog-user-project: PROJECT' "
+                    "(" +
                     spelled("Fetchers::Options::headers") + ")"
-              : "no credentials were found, so the request was anonymous: set "
-                "GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`";
+              : "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default "
+                "login`; the request was anonymous, because no credentials were found";
       now.login_remedy += unsent_;
       return now;
     };

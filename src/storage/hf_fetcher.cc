@@ -90,11 +90,11 @@ class HfFetcher : public Fetcher {
     const bool is_safe = keeps_secrets(url);
     const std::string token = is_safe ? hub_token() : std::string();
     if (!token.empty()) target.headers.push_back("Authorization: Bearer " + token);
-    target.login_remedy =
-        !is_safe ? "HF_ENDPOINT is not encrypted, so the request was anonymous: name it by https"
-        : token.empty() ? "no token was found, so the request was anonymous: set HF_TOKEN, or "
-                          "run `hf auth login`"
-                        : "check the token, and whether the repository grants it access";
+    target.login_remedy = !is_safe ? "use https in HF_ENDPOINT; the request was anonymous, because "
+                                     "the endpoint is not encrypted"
+                          : token.empty() ? "set HF_TOKEN, or run `hf auth login`; the request was "
+                                            "anonymous, because no token was found"
+                                          : "check the token and its access to the repository";
     target.login_remedy += unsent_;
     return target;
   }

@@ -73,15 +73,14 @@ std::string trust_remedy(CURLcode code, const Authorities& authorities) {
     return "check " + authorities.setting + ", which is " + in_quotes(path);
   }
   if (!authorities.setting.empty()) {
-    return "if the certificate is of your own authority, add it to " + in_quotes(path) +
-           ", which " + authorities.setting + " names";
+    return "if your own authority signed the certificate, add the authority to " + in_quotes(path) +
+           " (" + authorities.setting + ")";
   }
   if (authorities.are_none() || code == CURLE_SSL_CACERT_BADFILE) {
-    return "no authorities' certificates were found: install the package ca-certificates, or name "
-           "them (SSL_CERT_FILE, " +
+    return "install the package ca-certificates, or name a file of authorities (SSL_CERT_FILE, " +
            spelled("Fetchers::Options::ca_file") + ")";
   }
-  return "if the certificate is of your own authority, name it (SSL_CERT_FILE, " +
+  return "if your own authority signed the certificate, name the authority (SSL_CERT_FILE, " +
          spelled("Fetchers::Options::ca_file") + ")";
 }
 
@@ -92,7 +91,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
       break;
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_CONNECT:
-      return "check the host's name and port, and that it can be reached from here";
+      return "check the host's name, its port and the network";
     case CURLE_COULDNT_RESOLVE_PROXY:
       return "check the proxy in the environment (http_proxy, https_proxy, no_proxy)";
     case CURLE_OPERATION_TIMEDOUT:
@@ -102,14 +101,14 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
     case CURLE_SSL_CACERT_BADFILE:
       return trust_remedy(result.code, find_authorities(options.ca_file, target.is_aws));
     default:
-      return is_passing(result) ? try_later() : "check that this is the address of a web server";
+      return is_passing(result) ? try_later() : "check that a web server has this address";
   }
   const int status = result.answer.status;
   if (std::string clocks = clock_remedy(result); !clocks.empty()) return clocks;
   if (!result.advice.empty()) return result.advice;
   if (status == 401 || status == 403) return result.login_remedy;
   if (status == 404 || status == 410) return "check the URL";
-  if (status == 416) return "the file is shorter than it was: index it again";
+  if (status == 416) return "index it again; the file is shorter than before";
   if (is_passing(result)) return try_later();
   return "check the URL and the server";
 }
@@ -118,7 +117,7 @@ std::string reason_of(const HttpResult& result) {
   if (result.code != CURLE_OK) {
     return result.was_stopped ? "the file keeps changing" : result.reason;
   }
-  if (result.has_file()) return "the server did not send what it announced";
+  if (result.has_file()) return "the response differs from its headers";
   std::string reason = "HTTP status " + std::to_string(result.answer.status);
   if (!result.error_name.empty()) reason += ", " + result.error_name;
   return reason;
@@ -232,7 +231,7 @@ std::string clock_remedy(const HttpResult& result) {
   const bool is_said = result.error_name == "RequestTimeTooSkewed";
   const bool may_be = result.is_signed && theirs && std::abs(*theirs - ours) >= kNoticeable;
   if (!is_said && !may_be) return {};
-  return "set the clock: this machine's says " + utc_text(ours) + ", and the server's " +
+  return "set this machine's clock, which is at " + utc_text(ours) + "; the server's is at " +
          (theirs ? utc_text(*theirs) : "another time");
 }
 
@@ -241,7 +240,7 @@ HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
   const auto refuse = [&](std::string_view why) {
     throw_fetch_error(request.url,
                       "redirected to " + in_quotes(redacted_url(to)) + ", " + std::string(why),
-                      "give the file's own URL if you trust it");
+                      "if you trust the file's own URL, name it");
   };
   const std::string scheme = scheme_of(to);
   if (scheme != "http" && scheme != "https") refuse("which is neither http nor https");
@@ -291,7 +290,7 @@ HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
     if (followed == options_.max_redirects) {
       throw_fetch_error(request.url,
                         "more than " + std::to_string(options_.max_redirects) + " redirects",
-                        "the server redirects in circles; give the file's own URL");
+                        "name the file's own URL; the server redirects in a cycle");
     }
     std::string version = target.version.empty() ? result.answer.linked_etag : target.version;
     target = redirected(target, result.redirect_url, request);
@@ -343,8 +342,8 @@ HttpClient::Text HttpClient::ask_for_text(const HttpTarget& target, const HttpQu
   TextBody body;
   HttpResult result = ask_patiently(target, query, request, body);
   if (body.is_too_long()) {
-    throw_fetch_error(request.url, "the answer is longer than " + human_bytes(kMaxTextBytes),
-                      "check that this is the address of the service");
+    throw_fetch_error(request.url, "the response is longer than " + human_bytes(kMaxTextBytes),
+                      "check the address of the service");
   }
   return {std::move(result), std::move(body).text()};
 }

@@ -12,7 +12,7 @@ namespace {
 /// a time.
 constexpr std::size_t kWriteBufferBytes = std::size_t{256} * 1024;
 
-constexpr std::string_view kLyingServer = "the server or a proxy before it is at fault";
+constexpr std::string_view kLyingServer = "check the server and its proxies";
 
 std::string bytes_text(std::uint64_t count) { return human_count(count) + " bytes"; }
 
@@ -36,7 +36,7 @@ std::string encoding_of(const HttpAnswer& answer) {
 /// Returns `reason`. If the response has an encoding, it is appended as a possible cause.
 std::string with_encoding(std::string_view reason, const HttpAnswer& answer) {
   const std::string encoding = encoding_of(answer);
-  return std::string(reason) + (encoding.empty() ? "" : "; the answer has " + encoding);
+  return std::string(reason) + (encoding.empty() ? "" : "; the response has " + encoding);
 }
 
 /// True for encodings that are not supported, and that stored files never have.
@@ -46,8 +46,7 @@ bool is_unreadable(std::string_view encoding) {
 }
 
 constexpr std::string_view kSendAsStored =
-    "let the server, and the proxies before it, send shards as they are stored: without "
-    "Content-Encoding";
+    "configure the server and its proxies to send shards as stored, without Content-Encoding";
 
 }  // namespace
 
@@ -71,11 +70,11 @@ void SeenVersions::take(const Fetcher::Request& request, const Fetcher::Stat& fi
   }
   std::string cause;
   if (!encoding_of(answer).empty()) {
-    cause = "the answer has " + encoding_of(answer) + ": " + std::string(kSendAsStored);
+    cause = "the response has " + encoding_of(answer) + ": " + std::string(kSendAsStored);
   } else if (are_several) {
     cause =
-        "the server named both within seconds, with the same size: unless the file was replaced, "
-        "its nodes give several versions; let them agree on one, or name one of them";
+        "if the file was not replaced, make all nodes of the server send one version, because it "
+        "sent both within seconds, with the same size";
   }
   throw_changed_at_source(request.url, request.validator, file.validator, cause);
 }
@@ -83,7 +82,9 @@ void SeenVersions::take(const Fetcher::Request& request, const Fetcher::Stat& fi
 HttpQuery HttpDownload::next_query() {
   const Fetcher::Range& range = request_.range;
   if (position_ > range.begin && validator_.empty()) {
-    restart("the transfer was cut, and the server gives no ETag or Last-Modified to resume with");
+    restart(
+        "the transfer was interrupted, and the server sends no ETag or Last-Modified to resume "
+        "with");
   }
   has_begun_ = has_progress_ = was_restarted_ = false;
   end_.reset();
@@ -117,14 +118,14 @@ void HttpDownload::begin(const HttpAnswer& answer) {
   has_begun_ = true;
   if (answer.has_bad_length) {
     throw_fetch_error(request_.url,
-                      "the Content-Length or Content-Range of the answer is malformed",
+                      "the Content-Length or Content-Range of the response is malformed",
                       kLyingServer);
   }
   // The response to a request with If-Range may omit the validator.
   const bool is_later = position_ > request_.range.begin;
   const bool is_same = is_later && answer.status == 206 && answer.validator().empty();
   if (is_unreadable(answer.content_encoding)) {
-    throw_fetch_error(request_.url, "the answer has " + encoding_of(answer), kSendAsStored);
+    throw_fetch_error(request_.url, "the response has " + encoding_of(answer), kSendAsStored);
   }
   if (!is_same) versions_.take(request_, answer.file(), answer);
   if (is_later && !is_same && answer.range_validator() != validator_) {
@@ -150,9 +151,9 @@ void HttpDownload::require_it_may_end() {
   is_endless_ = true;
   const auto hours = std::chrono::ceil<std::chrono::hours>(max_without_length_).count();
   throw_fetch_error(request_.url,
-                    "the answer has no length, and no end after " + std::to_string(hours) +
+                    "the response has no length, and did not end after " + std::to_string(hours) +
                         " h and " + bytes_text(position_),
-                    "serve the file with Content-Length");
+                    "make the server send Content-Length");
 }
 
 void HttpDownload::begin_whole(const HttpAnswer& answer) {
@@ -161,25 +162,24 @@ void HttpDownload::begin_whole(const HttpAnswer& answer) {
   if (range.begin > 0) {
     throw_bad_part(
         request_.url,
-        with_encoding("the server sent the whole file where a part was asked for", answer),
-        "read it through a shard cache, or from a server that supports range requests");
+        with_encoding("the server sent the whole file instead of the requested part", answer),
+        "use a shard cache, or a server that supports range requests");
   }
   if (position_ > 0) {
-    restart("the transfer was cut, and the server cannot send the rest alone");
+    restart("the transfer was interrupted, and the server cannot send only the rest");
   }
   if (!answer.length && !answer.is_chunked) {
     throw_fetch_error(
         request_.url,
-        with_encoding("the answer has no length, so that a truncated one would go unnoticed",
-                      answer),
-        "serve the file with Content-Length");
+        with_encoding("the response has no length, so truncation could not be detected", answer),
+        "make the server send Content-Length");
   }
   if (!answer.is_chunked) end_ = answer.length;
   if (range.end) {
     if (end_ && *end_ < *range.end) {
       throw_fetch_error(request_.url,
                         with_encoding("the file has " + bytes_text(*end_) +
-                                          ", and the range ends at byte " + human_count(*range.end),
+                                          ", but the range ends at byte " + human_count(*range.end),
                                       answer),
                         "index it again");
     }
@@ -190,7 +190,7 @@ void HttpDownload::begin_whole(const HttpAnswer& answer) {
 void HttpDownload::begin_part(const HttpAnswer& answer) {
   const Fetcher::Range& range = request_.range;
   if (position_ == 0 && !range.end) {
-    throw_fetch_error(request_.url, "the server sent a part where the whole file was asked for",
+    throw_fetch_error(request_.url, "the server sent a part instead of the whole file",
                       kLyingServer);
   }
   const auto refuse = [&](std::string_view reason, std::string_view remedy = kLyingServer) {
@@ -198,21 +198,21 @@ void HttpDownload::begin_part(const HttpAnswer& answer) {
   };
   const auto& part = answer.range;
   if (!part || part->begin != position_ || part->begin == part->end) {
-    refuse("the server sent another part than was asked for");
+    refuse("the server sent another part than requested");
   }
   if (part->total && range.end && *range.end > *part->total) {
-    refuse("the file has " + bytes_text(*part->total) + ", and the range ends at byte " +
+    refuse("the file has " + bytes_text(*part->total) + ", but the range ends at byte " +
                human_count(*range.end),
            "index it again");
   }
   if (file_.size_bytes && part->total && *part->total != *file_.size_bytes) {
-    refuse("the server first said " + bytes_text(*file_.size_bytes) + ", then " +
+    refuse("the server first announced " + bytes_text(*file_.size_bytes) + ", then " +
            bytes_text(*part->total));
   }
   const auto wanted = range.end ? range.end : part->total;
   if (!wanted || part->end != *wanted ||
       (answer.length && *answer.length != part->end - part->begin)) {
-    refuse("the server sent a shorter or longer part than was asked for");
+    refuse("the server sent a shorter or longer part than requested");
   }
   end_ = part->end;
 }
@@ -253,7 +253,7 @@ bool HttpDownload::finish(const HttpResult& result) {
   const auto& wanted = request_.range.end;
   if (!end_ && wanted && position_ < *wanted) {
     throw_fetch_error(request_.url,
-                      "the file has " + bytes_text(position_) + ", and the range ends at byte " +
+                      "the file has " + bytes_text(position_) + ", but the range ends at byte " +
                           human_count(*wanted),
                       "index it again");
   }

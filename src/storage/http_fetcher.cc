@@ -37,8 +37,8 @@ std::string find_netrc(const std::string& named) {
     throw InvalidArgument("cannot read the netrc file", in_quotes(named), "check its path");
   }
   if (S_ISFIFO(status.st_mode)) {
-    throw InvalidArgument("the netrc file is a pipe, and is read for each request", in_quotes(path),
-                          "name a file");
+    throw InvalidArgument("the netrc file is a pipe, but must be read for each request",
+                          in_quotes(path), "name a regular file");
   }
   if (!S_ISREG(status.st_mode)) return path;  // e.g. /dev/null
   const std::string text = read_text(path, kMaxNetrcBytes, kWhat);
@@ -66,10 +66,9 @@ void identify(HttpTarget& target, const Url& url, const Fetchers::Options& optio
   if (url.scheme != "https" && !(is_near && options.bearer_token_loopback)) {
     throw InvalidArgument(
         "the bearer token is not sent without encryption", in_quotes(redacted_url(target.url)),
-        is_near ? "name the shards by https; or, if you trust whoever listens there on this "
-                  "machine, say so (" +
+        is_near ? "use https URLs, or, if you trust that server on this machine, allow it (" +
                       spelled("Fetchers::Options::bearer_token_loopback") + ")"
-                : "name the shards by https");
+                : "use https URLs");
   }
   target.headers.push_back("Authorization: Bearer " +
                            read_token(options.bearer_token_file, "bearer token", cancel));
@@ -85,11 +84,10 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
   const bool says_who_asks =
       !userinfo.empty() || unsigned_url(url) != url || !options.headers.empty();
   target.login_remedy =
-      says_who_asks
-          ? "check user and password, or whether a signed URL has expired"
-          : "the URL has no password and no signature, and an index keeps none: say who asks (" +
-                spelled("Fetchers::Options: moved, resolve, headers, netrc_file") +
-                "), or name the shards by s3:// with keys";
+      says_who_asks ? "check the user and the password, or whether a signed URL has expired"
+                    : "the URL has no password or signature; add credentials (" +
+                          spelled("Fetchers::Options: moved, resolve, headers, netrc_file") +
+                          "), or use s3:// URLs with keys";
   const std::size_t colon = std::min(userinfo.find(':'), userinfo.size());
   const auto user = percent_decoded(std::string_view(userinfo).substr(0, colon));
   const auto password =
@@ -140,9 +138,9 @@ std::vector<std::string> headers_of_store(const Fetchers::Options& options,
 std::string unsent_headers(const Fetchers::Options& options, std::string_view beginning) {
   const bool has_others = headers_of_store(options, beginning).size() != options.headers.size() ||
                           !options.bearer_token_file.empty() || !options.netrc_file.empty();
-  return has_others
-             ? " (headers, a bearer token and netrc are for http and https, and were not sent)"
-             : "";
+  return has_others ? " (headers, the bearer token and netrc were not sent, because they are for "
+                      "http and https)"
+                    : "";
 }
 
 std::unique_ptr<Fetcher> make_http_fetcher(const Fetchers::Options& options) {

@@ -22,7 +22,7 @@ std::vector<std::string> list_pages(const Fetcher::Request& request, const ListP
 
 void throw_no_list(const std::string& url) {
   throw_fetch_error(url, "the server did not send a list",
-                    "check that it speaks the protocol of the scheme");
+                    "check that the server speaks the protocol of the scheme");
 }
 
 }  // namespace shardwise

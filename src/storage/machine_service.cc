@@ -43,8 +43,8 @@ std::optional<std::string> MachineService::ask(const HttpTarget& target, const H
     return text_of(client_.ask_for_text(target, query, request));
   } catch (const NotReached& away) {
     if (promised_by.empty()) throw;
-    throw FetchError("the service that gives this machine credentials is not reached",
-                     std::string(promised_by) + " says that there is one: " + away.what(), "");
+    throw FetchError("cannot reach the service for this machine's credentials",
+                     std::string(promised_by) + " announces it: " + away.what(), "");
   }
 }
 

@@ -111,7 +111,7 @@ Command::Command(std::vector<std::string> words, const std::string& url) {
   if (error != 0) {
     pid_ = -1;
     throw_fetch_error(url, std::string("the command cannot be run: ") + std::strerror(error),
-                      "check its name and PATH; there is no shell, so no ~, $, * or |");
+                      "check its name and PATH; without a shell, ~, $, * and | do not work");
   }
 }
 
@@ -179,11 +179,12 @@ class PipeFetcher : public Fetcher {
               : "the command was killed by signal " + std::to_string(WTERMSIG(status));
       const std::string line = last_line(complaint);
       if (!line.empty()) reason += ": " + line;
-      throw_fetch_error(request.url, reason, "run it by hand to see what is wrong");
+      throw_fetch_error(request.url, reason, "run it by hand to find the cause");
     }
     if (!range.reaches()) {
-      throw_fetch_error(request.url, "the command gave " + human_count(range.position()) + " bytes",
-                        "the range goes beyond them: index it again");
+      throw_fetch_error(request.url,
+                        "the command wrote only " + human_count(range.position()) + " bytes",
+                        "index it again");
     }
     return source;
   }
@@ -260,7 +261,7 @@ std::vector<std::string> split_command(std::string_view command, std::string_vie
     } else if (quote == 0 && (c == '\'' || c == '"')) {
       quote = c;
     } else if (c == '\\' && quote != '\'') {
-      if (++i == command.size()) refuse("it ends in a backslash");
+      if (++i == command.size()) refuse("it ends with a backslash");
       words.back() += command[i];
     } else {
       words.back() += c;

@@ -138,7 +138,7 @@ class Download {
     const Fetcher::Stat file = what_.fetchers.fetch(request, sink);
     if (!file.size_bytes || *file.size_bytes == what_.size_bytes) return;
     throw_bad_part(request.url,
-                   "the file has " + human_count(*file.size_bytes) + " bytes, and not " +
+                   "the file has " + human_count(*file.size_bytes) + " bytes, not " +
                        human_count(what_.size_bytes),
                    "index it again");
   }

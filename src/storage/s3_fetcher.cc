@@ -76,14 +76,14 @@ void check_access(const S3Access& access) {
   if (!is_region(access.region, access.endpoint.empty())) {
     throw InvalidArgument("the S3 region is malformed", in_quotes(access.region),
                           access.endpoint.empty()
-                              ? "write it as us-east-1"
+                              ? "write it like us-east-1"
                               : "write it in letters, digits, '-', '_' and '.'");
   }
   const AwsKeys& keys = access.keys;
   if (!is_printable(keys.access_key_id) || !is_printable(keys.secret_access_key) ||
       !is_printable(keys.session_token) || keys.access_key_id.find(':') != std::string::npos) {
     throw InvalidArgument("the S3 keys are malformed", keys.source,
-                          "a key is one word of printable characters");
+                          "set keys of printable characters, without spaces");
   }
   const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
   if (keys.are_there() && curl.version_num < kFirstSigningCurl) {
@@ -100,7 +100,7 @@ void check_signable(const std::string& key, const std::string& url) {
     const std::string part = key.substr(begin, end - begin);
     if (part == "." || part == "..") {
       throw Unsupported(
-          "a signed request cannot name a key with the part '" + part + "'",
+          "a signed request cannot use a key with the part '" + part + "'",
           in_quotes(redacted_url(url)),
           "copy the object to another key, or make it public and read it without credentials");
     }
@@ -122,14 +122,13 @@ std::string advice_of(const HttpResult& result) {
   const int status = result.answer.status;
   const std::string region = named_region(result);
   if (!region.empty() && status != 403) {
-    return "the bucket is in the region " + in_quotes(region) +
-           ": name it in the environment (AWS_REGION)" +
-           if_there(", or as ", "Fetchers::S3Options::region");
+    return "set the region " + in_quotes(region) + ", which is the bucket's, in AWS_REGION" +
+           if_there(" or in ", "Fetchers::S3Options::region");
   }
   const std::string endpoint = xml_text(result.error_text, "Endpoint");
   if (status / 100 == 3 && !endpoint.empty()) {
-    return "the bucket is at " + in_quotes(endpoint) +
-           ": name its region or its endpoint (AWS_REGION, AWS_ENDPOINT_URL_S3)";
+    return "set the region or the endpoint of the bucket, which is at " + in_quotes(endpoint) +
+           " (AWS_REGION, AWS_ENDPOINT_URL_S3)";
   }
   return {};
 }
@@ -250,14 +249,13 @@ HttpTarget in_bucket(const std::string& bucket, const std::string& rest, const S
   if (!access.keys.session_token.empty()) {
     target.headers.push_back("x-amz-security-token: " + access.keys.session_token);
   }
-  target.login_remedy =
-      !access.keys.are_there()
-          ? "no keys were found, so the request was anonymous: set AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY, or a profile"
-          : "check the keys (from " + access.keys.source +
-                "), the region and the bucket's policy; where the requester pays, give the header "
-                "'x-amz-request-payer: requester' (" +
-                spelled("Fetchers::Options::headers") + ")";
+  target.login_remedy = !access.keys.are_there()
+                            ? "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile; the "
+                              "request was anonymous, because no keys were found"
+                            : "check the keys (from " + access.keys.source +
+                                  "), the region and the bucket's policy; for requester-pays "
+                                  "buckets, add the header 'x-amz-request-payer: requester' (" +
+                                  spelled("Fetchers::Options::headers") + ")";
   return target;
 }
 

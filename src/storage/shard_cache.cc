@@ -62,15 +62,15 @@ using std::chrono::milliseconds;
 
 [[noreturn]] void throw_not_there(const CacheRequest& request, const ShardCache::Options& options) {
   const bool is_remote = is_fetched_url(request.source.url);
-  const std::string past =
-      is_remote && request.source.compression == Compression::kNone
-          ? "; or read single samples past the cache (" + spelled("Dataset::Access::kRange") + ")"
-          : "";
+  const std::string past = is_remote && request.source.compression == Compression::kNone
+                               ? ", or read single samples without the cache (" +
+                                     spelled("Dataset::Access::kRange") + ")"
+                               : "";
   throw Unsupported(
-      "the shard is not in the cache, which is only read",
+      "the shard is not in the read-only cache",
       in_quotes(redacted_url(request.source.url)) + " (cache " + in_quotes(options.directory) + ")",
-      "let somebody who may write to the cache bring it (" + spelled("`shardwise cache fill`") +
-          "), or give a cache of your own" + past);
+      "ask a user with write access to fetch it into the cache (" +
+          spelled("`shardwise cache fill`") + "), or use another cache" + past);
 }
 
 detail::CacheDirectory::Sharing sharing_of(const ShardCache::Options& options) {
@@ -215,10 +215,11 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
     return false;
   } catch (const Error& wrong) {
     if (!directory.is_read_only()) return false;
-    throw StaleIndex("the shard in the cache is not the one that was indexed",
-                     in_quotes(redacted_url(request.source.url)) + " (cache " +
-                         in_quotes(directory.path()) + "; " + wrong.what() + ")",
-                     "others may write to this cache: tell its owner, or give a cache of your own");
+    throw StaleIndex(
+        "the shard in the cache is not the one that was indexed",
+        in_quotes(redacted_url(request.source.url)) + " (cache " + in_quotes(directory.path()) +
+            "; " + wrong.what() + ")",
+        "tell the owner of the cache, which others may write to, or use another cache");
   }
 }
 
@@ -271,7 +272,7 @@ ShardCache::~ShardCache() = default;
 std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options) {
   if (options.budget_bytes == 0) {
     throw InvalidOption("the budget of the shard cache is 0 bytes", in_quotes(options.directory),
-                        "give it as many bytes as its disk can spare");
+                        "set the budget to the bytes that its disk can spare");
   }
   Options own = options;
   own.directory = at_home(std::move(own.directory));
@@ -292,10 +293,10 @@ bool ShardCache::is_read_only() const noexcept { return impl_->directory.is_read
 void ShardCache::Impl::require_writable(std::string_view what) const {
   if (!directory.is_read_only()) return;
   throw Unsupported(
-      "the shard cache is only read, and " + std::string(what), in_quotes(directory.path()),
+      "the shard cache is read-only, and " + std::string(what), in_quotes(directory.path()),
       options.read_only ? "open it without " + spelled("ShardCache::Options::read_only")
-                        : "this user may not write to it: ask its owner to bring what is needed (" +
-                              spelled("`shardwise cache fill`") + "), or give another directory");
+                        : "ask the owner of the cache to fetch the shards into it (" +
+                              spelled("`shardwise cache fill`") + "), or name another directory");
 }
 
 const ShardCache::Options& ShardCache::options() const noexcept { return impl_->options; }

@@ -114,8 +114,9 @@ class FileSink : public Fetcher::Sink {
       piece.resize(std::min<std::uint64_t>(end - size_, kCachePieceBytes));
       piece.resize(file_->read_at(size_, piece.data(), piece.size()));
       if (piece.empty()) {
-        throw Error(ErrorCode::kIo, "the temporary file was cut while it was written",
-                    in_quotes(file_->path()), "leave the cache's files alone, then run again");
+        throw Error(ErrorCode::kIo, "the temporary file was truncated while it was written",
+                    in_quotes(file_->path()),
+                    "run again, and let no other program change the cache's files");
       }
       add(piece);
     }
@@ -253,7 +254,7 @@ File& ShardFetch::Impl::renew_file() {
 void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   if (size_bytes <= reserved_bytes) return;
   if (request.source.size_bytes) {
-    throw StaleIndex("the shard is longer than it was when it was indexed",
+    throw StaleIndex("the shard is longer than the index says",
                      in_quotes(redacted_url(request.source.url)) + " (" +
                          std::to_string(*request.source.size_bytes) + " bytes then)",
                      "run " + spelled("`shardwise index` again"));
@@ -287,7 +288,7 @@ void ShardFetch::Impl::cut(std::uint64_t size_bytes) {
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
   if (!request.source.source_hash || *request.source.source_hash == hash) return;
   throw StaleIndex(
-      "the fetched bytes are not those that were indexed",
+      "the fetched bytes differ from the indexed ones",
       in_quotes(redacted_url(request.source.url)) + " (hash " + to_string(hash) + ", not " +
           to_string(*request.source.source_hash) + ")",
       "fetch it again; if it changed at its source, run " + spelled("`shardwise index` again"));
@@ -296,7 +297,7 @@ void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
 void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
                                     std::uint64_t size_bytes) const {
   if (!wanted || *wanted == size_bytes) return;
-  throw StaleIndex("the shard is not as long as it was when it was indexed",
+  throw StaleIndex("the shard's length differs from the index",
                    in_quotes(redacted_url(request.source.url)) + " (" + std::to_string(size_bytes) +
                        " bytes now, " + std::to_string(*wanted) + " then)",
                    "run " + spelled("`shardwise index` again"));

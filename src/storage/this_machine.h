@@ -30,7 +30,7 @@ inline void require_keeps_secrets(const std::string& url, const std::string& nam
   if (keeps_secrets(url)) return;
   throw InvalidArgument("a token would be sent without encryption",
                         in_quotes(redacted_url(url)) + " (of " + named_by + ")",
-                        "name the service by https");
+                        "use an https URL for the service");
 }
 
 }  // namespace shardwise

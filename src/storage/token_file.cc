@@ -44,8 +44,8 @@ std::string read_token(const std::string& path, std::string_view what, const Can
   const bool is_word = std::ranges::all_of(
       token, [](char c) { return static_cast<unsigned char>(c) - 0x21U < 94U; });
   if (token.empty() || !is_word) {
-    throw InvalidArgument("the file holds no " + std::string(what), in_quotes(path),
-                          "write the token alone into its first line");
+    throw InvalidArgument("the file has no " + std::string(what), in_quotes(path),
+                          "write only the token, on its first line");
   }
   return token;
 }

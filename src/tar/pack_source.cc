@@ -91,8 +91,8 @@ PackList list_images(const std::string& named, const CancelToken& cancel) {
   list.classes = folders_in(directory, cancel);
   if (list.classes.empty()) {
     throw NotFound("found no class folders", in_quotes(directory),
-                   "put the images of each class into a folder of its own, or pack them with " +
-                       spelled("list_files"));
+                   "put the images of each class into a folder, or pack them as files (" +
+                       spelled("list_files") + ")");
   }
   for (std::uint64_t number = 0; number < list.classes.size(); ++number) {
     const std::string& name = list.classes[number];
@@ -108,7 +108,7 @@ PackList list_images(const std::string& named, const CancelToken& cancel) {
       key.insert(0, name + "/");
       const auto [other, is_new] = path_of_key.emplace(key, path);
       if (!is_new) {
-        throw InvalidArgument("two images would be one sample, " + in_quotes(key),
+        throw InvalidArgument("two images have the same key, " + in_quotes(key),
                               in_quotes(other->second) + " and " + in_quotes(path),
                               "rename one of them");
       }
@@ -116,9 +116,8 @@ PackList list_images(const std::string& named, const CancelToken& cancel) {
     }
   }
   if (list.samples.empty()) {
-    throw NotFound(
-        "there is no image", in_quotes(directory),
-        "images are known by their extensions: bmp, gif, jpeg, jpg, png, ppm, tif, tiff, webp");
+    throw NotFound("found no image", in_quotes(directory),
+                   "images have the extension bmp, gif, jpeg, jpg, png, ppm, tif, tiff or webp");
   }
   return list;
 }
@@ -139,7 +138,7 @@ PackList list_files(const std::string& named, const CancelToken& cancel) {
     const std::string field = to_lower(name->field);
     const auto other = std::ranges::find(sample.files, field, &PackFile::field);
     if (other != sample.files.end()) {
-      throw InvalidArgument("two files would be one field of a sample",
+      throw InvalidArgument("two files have the same key and field",
                             in_quotes(other->path) + " and " + in_quotes(path),
                             "rename one of them");
     }
@@ -151,7 +150,7 @@ PackList list_files(const std::string& named, const CancelToken& cancel) {
   }
   if (list.samples.empty()) {
     throw NotFound("found no sample", in_quotes(directory),
-                   "a name needs a key, a dot and a field, as in 000001.jpg");
+                   "name each file KEY.FIELD, e.g. 000001.jpg");
   }
   return list;
 }

@@ -27,7 +27,7 @@ constexpr unsigned kMaxDigits = 19;
 
 [[noreturn]] void bad_pattern(std::string_view pattern, const char* what) {
   throw InvalidArgument(what, in_quotes(pattern),
-                        "write the shard's number as %06d or {:06}: 'data/train-%06d.tar'");
+                        "write the shard's number as %06d or {:06}, e.g. 'data/train-%06d.tar'");
 }
 
 /// Removes a placeholder for the number, "%06d" or "{:06}", from the front of `rest`. Returns its
@@ -37,7 +37,8 @@ std::optional<unsigned> take_number(std::string_view& rest, std::string_view pat
   if (!braces && !rest.starts_with('%')) return std::nullopt;
   std::string_view inside = rest.substr(1);
   const std::size_t end = inside.find(braces ? '}' : 'd');
-  if (end == std::string_view::npos) bad_pattern(pattern, "the number in the pattern has no end");
+  if (end == std::string_view::npos)
+    bad_pattern(pattern, "the number in the pattern lacks its closing brace");
   rest = inside.substr(end + 1);
   inside = inside.substr(0, end);
   if (braces && inside.starts_with(':')) inside.remove_prefix(1);
@@ -65,8 +66,8 @@ bool leads_out(std::string_view name) {
 void require_name(std::string_view key, std::string_view field) {
   const std::string name = std::string(key) + "." + std::string(field);
   if (leads_out(name)) {
-    throw InvalidArgument("the key leads out of the folder that a shard is unpacked in",
-                          in_quotes(key), "leave out the leading slash, and any \"..\"");
+    throw InvalidArgument("the key leads out of the folder when a shard is unpacked",
+                          in_quotes(key), "leave out a leading slash and \"..\"");
   }
   const std::optional<SampleName> read = split_sample_name(name);
   const bool is_read_back = read && read->key == key && read->field == field;
@@ -74,10 +75,10 @@ void require_name(std::string_view key, std::string_view field) {
       name.find('\0') == std::string::npos) {
     return;
   }
-  throw InvalidArgument("the key and the field are not those of a sample",
+  throw InvalidArgument("the key or the field is not valid",
                         in_quotes(key) + " and " + in_quotes(field),
-                        "a key has no dot in its last part, a field no slash; neither is empty, "
-                        "hidden, or one of webdataset's own names");
+                        "use a key without a dot in its last part and a field without a slash; "
+                        "neither may be empty, hidden, or a reserved name of webdataset");
 }
 
 }  // namespace
@@ -108,7 +109,7 @@ ShardWriter::Names parse_shard_names(std::string_view given) {
   }
   if (names.digits == 0) bad_pattern(pattern, "the pattern has no number");
   if (names.after.find('/') != std::string::npos) {
-    bad_pattern(pattern, "the pattern has its number in the name of a folder");
+    bad_pattern(pattern, "the number in the pattern is in the name of a folder");
   }
   return names;
 }
@@ -118,7 +119,7 @@ struct ShardWriter::Impl {
       : names(std::move(given)), options(how) {
     if (options.max_samples == 0 || options.max_bytes == 0) {
       throw InvalidOption(
-          "a limit of a shard is 0", in_quotes(names.name(0)),
+          "a limit of the shards is 0", in_quotes(names.name(0)),
           spelled("max_samples") + " and " + spelled("max_bytes") + " must be at least 1");
     }
   }
@@ -137,9 +138,9 @@ struct ShardWriter::Impl {
     const std::uint64_t room = options.max_bytes - std::min(bytes, options.max_bytes);
     if (!keys.empty() && (keys.size() == options.max_samples || tar_bytes > room)) finish();
     if (keys.contains(std::string(key))) {
-      throw InvalidArgument("the key is in this shard already",
+      throw InvalidArgument("the key is already in this shard",
                             in_quotes(names.name(totals.shards - 1)) + ", key " + in_quotes(key),
-                            "give every sample a key of its own");
+                            "give each sample another key");
     }
     if (keys.empty()) begin();
     if (writer) {
@@ -168,8 +169,8 @@ struct ShardWriter::Impl {
       const std::string path = names.name(number);
       if (number < totals.shards || !detail::is_of_shard_writer(path)) continue;
       if (totals.shards == 0) {
-        throw InvalidArgument("no sample was written, and shards of an earlier set are there",
-                              in_quotes(path), "remove them if no sample is what was meant");
+        throw InvalidArgument("no sample was written, but shards of an earlier set exist",
+                              in_quotes(path), "remove them if an empty set is intended");
       }
       if (::unlink(path.c_str()) != 0) throw_errno(errno, "cannot remove the old shard", path);
     }
@@ -177,8 +178,8 @@ struct ShardWriter::Impl {
 
   void require_usable() const {
     if (usable) return;
-    throw InvalidArgument("the writer is closed, or failed before", in_quotes(names.name(0)),
-                          "make another writer, and write the samples again");
+    throw InvalidArgument("the writer is closed, or has failed", in_quotes(names.name(0)),
+                          "make a new writer, and write the samples again");
   }
 
   void require_sample(std::string_view key, std::span<const ShardWriter::Field> fields) const {
@@ -186,21 +187,21 @@ struct ShardWriter::Impl {
     for (const ShardWriter::Field& field : fields) {
       require_name(key, field.name);
       if (!lower.insert(to_lower(field.name)).second) {
-        throw InvalidArgument("the field comes twice in the sample",
+        throw InvalidArgument("the field occurs twice in the sample",
                               in_quotes(field.name) + ", key " + in_quotes(key),
-                              "readers ignore the case of field names; rename one");
+                              "rename one of them; readers ignore the case of field names");
       }
     }
     if (fields.empty()) {
-      throw InvalidArgument("the sample has no fields", in_quotes(key), "leave it out");
+      throw InvalidArgument("the sample has no fields", in_quotes(key), "leave the sample out");
     }
   }
 
   void require_free(const std::string& path) const {
     if (options.replace || !std::filesystem::exists(std::filesystem::symlink_status(path))) return;
-    throw InvalidArgument(
-        "the shard exists already", in_quotes(path),
-        "choose other names" + if_there(", or replace it (", "ShardWriter::Options::replace", ")"));
+    throw InvalidArgument("the shard already exists", in_quotes(path),
+                          "choose another name" +
+                              if_there(", or replace it (", "ShardWriter::Options::replace", ")"));
   }
 
   void begin() {

@@ -105,7 +105,7 @@ bool check_global_records(std::string_view body, std::string* why) {
   return for_each_pax_record(body, why, [&](std::string_view key, std::string_view) {
     if (key != "path" && key != "linkpath" && key != "size" && !says_sparse(key)) return true;
     *why = "a pax global header with " + in_quotes(key) +
-           ", which some readers take for every member behind it and others for none";
+           ", which only some readers apply to the members after it";
     return false;
   });
 }
@@ -118,18 +118,18 @@ bool has_one_meaning(const PartialEntry& partial, const Header& header, std::str
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {
     *why =
-        "a sparse map goes on behind the header of an entry that is not sparse: some readers "
-        "take it for data, others do not";
+        "a sparse map follows the header of an entry that is not sparse, and only some readers "
+        "take it for data";
     return false;
   }
   if (entry.sparse || (entry.type != '0' && entry.type != '\0' && entry.type != '7')) return true;
   if (entry.name.ends_with('/') && (entry.size != 0 || partial.name == From::kPax)) {
     *why = "a file of " + std::to_string(entry.size) + " bytes whose name, " +
-           in_quotes(entry.name) + ", says that it is a directory";
+           in_quotes(entry.name) + ", marks a directory";
     return false;
   }
   if (entry.type == '\0' && header.short_name().ends_with('/') && !entry.name.ends_with('/')) {
-    *why = "a file, " + in_quotes(entry.name) + ", whose short name says that it is a directory";
+    *why = "a file, " + in_quotes(entry.name) + ", whose short name marks a directory";
     return false;
   }
   return true;
@@ -245,7 +245,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
     const char* block = archive.data() + offset;
     const Header header(block);
     if (is_zero_block(block)) {
-      *why = "a special header has no entry behind it";
+      *why = "a special header has no entry after it";
       return std::nullopt;
     }
     if (!has_valid_checksum(block)) {
@@ -268,7 +268,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
       if (partial.size == From::kHeader) entry.size = length;
       if (partial.name == From::kHeader) {
         if (!header.is_ustar() && !header.is_gnu() && !header.prefix().empty()) {
-          *why = "a header is not a ustar header, but has bytes where ustar has a part of the name";
+          *why = "a header is not a ustar header, but has bytes in ustar's prefix field";
           return std::nullopt;
         }
         entry.name = header.name();
@@ -290,9 +290,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
     if (type != 'g') {
       const char taken = type == 'X' ? 'x' : type;
       if (seen.find(taken) != std::string::npos) {
-        *why =
-            "an entry has two special headers of one type: some readers take the first, others "
-            "the second";
+        *why = "an entry has two special headers of one type, of which readers use different ones";
         return std::nullopt;
       }
       seen += taken;

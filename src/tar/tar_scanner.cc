@@ -25,7 +25,7 @@ namespace {
 using tar::kBlockBytes;
 
 std::string damaged_remedy() {
-  return "restore or repack the shard, or leave out what is damaged with " +
+  return "restore or repack the shard, or leave out damaged members with " +
          spelled("`shardwise index --on-bad skip`");
 }
 
@@ -46,7 +46,7 @@ using ArchivePtr = std::unique_ptr<archive, ArchiveDeleter>;
 
 std::string error_of(archive* a) {
   const char* text = archive_error_string(a);
-  return text == nullptr ? "libarchive does not say why" : text;
+  return text == nullptr ? "libarchive gives no reason" : text;
 }
 
 /// Thrown inside the scan; converted to a CorruptShard, an Unsupported, or a skipped entry.
@@ -158,7 +158,7 @@ std::string_view kind_name(std::optional<tar::EntryKind> kind) {
     case tar::EntryKind::kUnsupported:
       break;
   }
-  return "something else";
+  return "an entry of another type";
 }
 
 class Scanner {
@@ -189,8 +189,9 @@ class Scanner {
   /// Throws if the file is not an archive at all, even in lenient scans.
   void check_beginning() const {
     if (archive_.empty()) {
-      throw CorruptShard("the file is empty, not a tar archive", in_quotes(shard_),
-                         "a tar archive has at least its end marker; copy or pack the shard again");
+      throw CorruptShard(
+          "the file is empty, not a tar archive", in_quotes(shard_),
+          "copy or pack the shard again; even an empty tar archive has an end marker");
     }
     if (archive_.size() >= kBlockBytes &&
         (tar::has_valid_checksum(archive_.data()) || tar::is_zero_block(archive_.data()))) {
@@ -202,9 +203,8 @@ class Scanner {
           "the archive is compressed (" + std::string(compression_name(compression)) + ")",
           in_quotes(shard_), "expand it first");
     }
-    throw CorruptShard(
-        "the file is not a tar archive", in_quotes(shard_) + offset_text(0),
-        "its first 512 bytes are no tar header; check that the right file was given");
+    throw CorruptShard("the file is not a tar archive", in_quotes(shard_) + offset_text(0),
+                       "check that it is the right file; its first 512 bytes are not a tar header");
   }
 
   std::string offset_text(std::uint64_t offset) const {
@@ -360,7 +360,7 @@ class Scanner {
     if (!reader) throw std::bad_alloc();
     archive* a = reader.get();
     if (archive_read_support_format_tar(a) != ARCHIVE_OK || !rest.open(a)) {
-      damaged(base, {}, "libarchive cannot read on: " + error_of(a));
+      damaged(base, {}, "libarchive cannot read further: " + error_of(a));
     }
     for (;;) {
       tick(position_);
@@ -385,12 +385,13 @@ class Scanner {
     if (status == ARCHIVE_EOF) {
       if (!raw) return false;
       damaged(position_, raw->name,
-              "libarchive sees the end of the archive where the raw bytes hold more");
+              "libarchive sees the end of the archive before the end of the raw bytes");
     }
     if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
       damaged(position_, {}, "malformed: " + error_of(a));
     }
-    if (!raw) damaged(position_, {}, "libarchive reads on where the raw bytes end the archive");
+    if (!raw)
+      damaged(position_, {}, "libarchive reads beyond the end of the archive in the raw bytes");
     require_same(*raw, entry, base + Continuation::position(a));
     return true;
   }
@@ -452,7 +453,7 @@ class Scanner {
     }
     damaged(raw.header_offset, raw.name,
             std::string(kind_name(raw.kind())) + " with a size of " + std::to_string(raw.size) +
-                " bytes: some readers take what follows for its data, others for members");
+                " bytes, and only some readers take the bytes after it for its data");
   }
 
   /// True for a link without a target. libarchive's type for such an entry depends on earlier
@@ -513,9 +514,9 @@ class Scanner {
   void leave_out(const tar::RawEntry& raw) {
     const TarProblem problem{
         ErrorCode::kUnsupported, raw.header_offset, raw.name,
-        raw.sparse ? "the member is sparse: its bytes do not lie in the shard as they are"
+        raw.sparse ? "the member is sparse, so the shard does not hold its bytes as they are"
                    : "an entry of type " + in_quotes({&raw.type, 1}) +
-                         ", which readers take for several things"};
+                         ", which readers interpret differently"};
     if (!options_.lenient) throw Damage{problem};
     headers_.update(archive_.substr(position_, raw.data_offset - position_));
     report_.skipped.push_back(problem);

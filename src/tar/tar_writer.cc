@@ -89,8 +89,8 @@ void TarWriter::add_file(const std::string& name, const std::string& source) {
   for (std::uint64_t done = 0; done < size_bytes;) {
     const std::size_t wanted = std::min<std::uint64_t>(buffer.size(), size_bytes - done);
     if (file.read_at(done, buffer.data(), wanted) != wanted) {
-      throw Error(ErrorCode::kIo, "the file got shorter while it was packed", in_quotes(source),
-                  "run again when nothing writes to it");
+      throw Error(ErrorCode::kIo, "the file became shorter while it was packed", in_quotes(source),
+                  "run again when no program writes to it");
     }
     write({buffer.data(), wanted});
     done += wanted;

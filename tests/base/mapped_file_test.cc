@@ -102,7 +102,9 @@ TEST(MappedFileTest, HoldsNoDescriptor) {
 
 // faults.md 26
 TEST(MappedFileTest, NoFreeDescriptorIsATypedError) {
-  if (test::kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
+  if (test::kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the descriptors "
+                    "that it counts";
   const TempDir dir;
   write_file(dir / "f", "some bytes");
   EXPECT_EQ(in_child([&]() -> std::string {

@@ -195,8 +195,10 @@ bool nothing_installed_yet() { return bus_action().sa_sigaction == kFirstHandler
 
 TEST(CopyMappedTest, ASignalThatWasSentHasItsOldEffect) {
   if (!nothing_installed_yet())
-    GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
-  if (kSanitized) GTEST_SKIP() << "the sanitizer has a handler of its own";
+    GTEST_SKIP() << "needs a separate process; skipped because the ctest test of its name runs it";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they install their own "
+                    "signal handler";
   char to = 0;
   EXPECT_EQ(in_child([&]() -> std::string {
               if (!copy_mapped(&to, "x", 1)) return "no copy";
@@ -245,7 +247,7 @@ std::string caught_touch(const Mapping& map, std::size_t i) {
 
 TEST(CopyMappedTest, AHandlerThatWasThereBeforeIsCalled) {
   if (!nothing_installed_yet())
-    GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
+    GTEST_SKIP() << "needs a separate process; skipped because the ctest test of its name runs it";
   const Mapping map;
   EXPECT_EQ(in_child([&]() -> std::string {
               struct sigaction action {};
@@ -277,7 +279,7 @@ TEST(CopyMappedTest, AHandlerThatWasThereBeforeIsCalled) {
 
 TEST(CopyMappedTest, AHandlerForOneTimeIsCalledOnce) {
   if (!nothing_installed_yet())
-    GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
+    GTEST_SKIP() << "needs a separate process; skipped because the ctest test of its name runs it";
   const Mapping map;
   EXPECT_EQ(in_child([&]() -> std::string {
               struct sigaction action {};
@@ -383,7 +385,9 @@ TEST_P(LaterHandlerTest, TakesNothingFromCopiesAndGuards) {
 }
 
 TEST_P(LaterHandlerTest, GetsTheFaultsThatAreNotOurs) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizer has a handler of its own";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they install their own "
+                    "signal handler";
   const bool jumps = std::string_view(GetParam().name).starts_with("Jumps");
   const bool reports = !jumps && std::string_view(GetParam().name) != "Default" &&
                        std::string_view(GetParam().name) != "Ignores";

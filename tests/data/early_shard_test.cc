@@ -146,7 +146,7 @@ TEST_F(EarlyShardTest, WithHashesNoWrongByteOfAMemberIsGivenOut) {
   expect_sample(data, kWrong - 1);
   go_on();
   EXPECT_THAT(error_text([&] { static_cast<void>(data[kWrong]); }),
-              AllOf(HasSubstr("a.tar"), HasSubstr("not those that were indexed")));
+              AllOf(HasSubstr("a.tar"), HasSubstr("fetched bytes")));
   EXPECT_FALSE(is_in_cache());
 }
 

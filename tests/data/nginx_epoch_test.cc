@@ -29,7 +29,8 @@ class NginxEpochTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto program = test::find_program("nginx");
-    if (!program) GTEST_SKIP() << "no nginx in PATH (the package nginx-light)";
+    if (!program)
+      GTEST_SKIP() << "needs nginx (the package nginx-light); skipped because it is not in PATH";
     std::filesystem::create_directories(dir_ / "www");
     const int port = test::free_port();
     for (int shard = 0; shard < kShards; ++shard) {

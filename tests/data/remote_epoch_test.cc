@@ -254,9 +254,7 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
   EXPECT_THAT(warning(3, 4).value(),
               testing::AllOf(HasSubstr("uses up to"),
                              HasSubstr("(" + std::to_string(4 * shard_bytes_) + " bytes)"),
-                             HasSubstr("so that samples of what has no room are read one by one "
-                                       "from their source, or shards may be fetched again; choose "
-                                       "a smaller window or a larger cache")));
+                             HasSubstr("choose a smaller window or a larger cache")));
   // Several ranks each have a window, which cannot be smaller.
   const auto shared =
       Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(30))});
@@ -284,9 +282,9 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForSingleDrawsIsNoticedBeforehand) {
   };
   EXPECT_THAT(
       warning(3, Resampled{}).value(),
-      testing::AllOf(HasSubstr("the order takes samples from any shard at any time, and so uses "),
+      testing::AllOf(HasSubstr("any shard at any time"),
                      HasSubstr("(" + std::to_string(kShards * shard_bytes_) + " bytes)"),
-                     HasSubstr("choose the order `sharded` with a window of 3 shards at most")));
+                     HasSubstr("choose the order `sharded` with a window of at most 3 shards")));
   EXPECT_EQ(warning(3, Sharded{3}), std::nullopt) << "the advice holds";
   EXPECT_EQ(warning(kShards, Resampled{}), std::nullopt) << "it holds all";
   EXPECT_EQ(warning(3, Resampled{.unit = Resampled::Unit::kShard}), std::nullopt);
@@ -301,7 +299,8 @@ struct Meeting {
 
 TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer starts no thread in a forked child of a process with threads";
+  GTEST_SKIP() << "needs a build without ThreadSanitizer; skipped because it starts no threads in "
+                  "a forked child";
 #endif
   constexpr std::uint64_t kRanks = 4, kBatch = 10;
   build_index(index_path(), serve(), {.remote = remote()});

@@ -42,7 +42,9 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadWithThirtyTwoDescriptors) {
 
 // Fault under test: tests/faults.md 26.
 TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the descriptors "
+                    "that it counts";
   const Shards shards(3, 5);
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data = Dataset::open(shards.index_path());
@@ -98,7 +100,9 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors)
 
 // Fault under test: tests/faults.md 26.
 TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the descriptors "
+                    "that it counts";
   const Shards shards(20, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data =
@@ -132,7 +136,9 @@ void write_large_shard(const std::string& path, std::uint64_t first, std::uint64
 
 // Fault under test: tests/faults.md 27.
 TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the address space "
+                    "that it limits";
   const test::TempDir dir;
   test::write_file(dir / "small.tar", test::shard_bytes(0, 5));
   write_large_shard(dir / "large.tar", 6, 5);
@@ -152,7 +158,7 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
                 const std::string expected =
                     "cannot allocate the 1.0 GiB of a sample: sample 5 ('dir/large') in shard '" +
                     dir / "large.tar" +
-                    "'; give the process more, or map the shards (Dataset::Access::kMap)";
+                    "'; give the process more memory, or map the shards (Dataset::Access::kMap)";
                 if (e.what() != expected) return e.what();
               }
               return data.pool_stats().open_bytes < (1 << 20) ? "" : "the large one is mapped";
@@ -162,7 +168,9 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
 
 // Fault under test: tests/faults.md 27.
 TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the address space "
+                    "that it limits";
   const test::TempDir dir;
   write_large_shard(dir / "large.tar", 0, 1);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -183,7 +191,9 @@ TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
 
 // Fault under test: tests/faults.md 27.
 TEST(ResourceLimitTest, AThreadThatCannotBeStartedIsATypedError) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the address space "
+                    "that it limits";
   EXPECT_EQ(in_child([&]() -> std::string {
               set_limit(RLIMIT_AS, 256 << 20);
               WorkerThreads threads;

@@ -149,8 +149,8 @@ TEST(SampleTest, IntegerRefusesWhatIsNoWholeNumber) {
         << contents[i];
   }
   EXPECT_EQ(error_text([&] { sample.integer("f2"); }),
-            "the field 'f2' holds no whole number but 'seven': sample 0 ('x') in shard '" +
-                shard.path() + "'; name a field that holds one, or mend the shard");
+            "the field 'f2' is not an integer: 'seven': sample 0 ('x') in shard '" + shard.path() +
+                "'; name a field of integers, or mend the shard");
 }
 
 TEST(SampleTest, ABadNumberIsShownInPart) {

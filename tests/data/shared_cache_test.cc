@@ -305,7 +305,8 @@ TEST_F(SharedCacheTest, AForkedReaderIsAUserOfItsOwn) {
 // faults.md 52: two processes whose threads fetch ahead.
 TEST_F(SharedCacheTest, TwoProcessesThatFetchAheadFetchLittleMoreThanOneThatKnowsBoth) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer starts no thread in a forked child of a process with threads";
+  GTEST_SKIP() << "needs a build without ThreadSanitizer; skipped because it starts no threads in "
+                  "a forked child";
 #endif
   constexpr std::uint64_t kEpochs = 3;
   const std::string index = make_index(24);

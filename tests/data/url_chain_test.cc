@@ -473,7 +473,7 @@ class UrlModel : test::Dice {
           if (how.what == "plainly" && !place.is_s3()) {
             const std::string text = test::error_text(bytes);
             EXPECT_THAT(text, testing::HasSubstr("HTTP status 403")) << one;
-            EXPECT_THAT(text, testing::HasSubstr("an index keeps none")) << one;
+            EXPECT_THAT(text, testing::HasSubstr("add credentials (")) << one;
           }
           continue;
         }

@@ -244,7 +244,8 @@ std::string make_ogg(int num_samples) {
 
 TEST(AudioReaderTest, NoDamageOfAnOggIsPassedOver) {
   const std::string bytes = make_ogg(12'000);
-  if (bytes.empty()) GTEST_SKIP() << "this libavcodec has no encoder for Ogg";
+  if (bytes.empty())
+    GTEST_SKIP() << "needs an encoder for Ogg; skipped because this libavcodec has none";
   const auto code_of = [](std::string_view ogg) {
     // A copy, so that sanitizers detect reads past the end.
     const std::vector<char> copy(ogg.begin(), ogg.end());
@@ -390,7 +391,7 @@ TEST(AudioReaderTest, AGapInTheTimesIsSilence) {
     }
     spec.gap = -400;
     EXPECT_THAT(test::error_text([&] { AudioReader(encode_sound(spec)).read(); }),
-                HasSubstr("its times go back"));
+                HasSubstr("its times go backwards"));
   }
 }
 
@@ -447,11 +448,12 @@ TEST(AudioReaderTest, AGapIsSilenceAlsoWhereTheClockDrifts) {
   EXPECT_NEAR(static_cast<double>(whole.num_samples - honest.num_samples), 4000, 80);
   spec.clock = [&](std::int64_t sample) { return clock(sample, -700); };
   EXPECT_THAT(test::error_text([&] { AudioReader(encode_sound(spec)).read(); }),
-              HasSubstr("its times go back"));
+              HasSubstr("its times go backwards"));
 }
 
 TEST(AudioReaderTest, ACodecIsWarmBehindAGap) {
-  if (!has_encoder("libopus")) GTEST_SKIP() << "this libavcodec has no encoder for Opus";
+  if (!has_encoder("libopus"))
+    GTEST_SKIP() << "needs an encoder for Opus; skipped because this libavcodec has none";
   SoundSpec spec{.codec = "libopus",
                  .container = "matroska",
                  .sample_rate = 48'000,
@@ -536,7 +538,8 @@ TEST(AudioReaderTest, TagsBeforeASoundAreNoDamage) {
 }
 
 TEST(AudioReaderTest, ASampleOfQuickTimeMayBeLessThanAByte) {
-  if (!has_encoder("adpcm_ms")) GTEST_SKIP() << "this libavcodec has no encoder for ADPCM";
+  if (!has_encoder("adpcm_ms"))
+    GTEST_SKIP() << "needs an encoder for ADPCM; skipped because this libavcodec has none";
   const std::string bytes =
       encode_sound({.codec = "adpcm_ms", .container = "mov", .num_samples = 400'000});
   EXPECT_LT(bytes.size(), 300'000U);
@@ -544,7 +547,8 @@ TEST(AudioReaderTest, ASampleOfQuickTimeMayBeLessThanAByte) {
   // libav makes packets of 1,024 samples, so their number is limited.
   std::string lie = bytes;
   lie.replace(lie.find("stsc") + 16, 4, "\x7F\xFF\xFF\xF0");
-  EXPECT_THAT(test::error_text([&] { AudioReader audio(lie); }), HasSubstr("MP4: it promises "));
+  EXPECT_THAT(test::error_text([&] { AudioReader audio(lie); }),
+              HasSubstr("MP4: its header claims "));
 }
 
 TEST(AudioReaderTest, TagsAroundFlacAreNoDamage) {
@@ -567,7 +571,8 @@ TEST(AudioReaderTest, TagsAroundFlacAreNoDamage) {
 }
 
 TEST(AudioReaderTest, ZerosBehindTheLastFrameOfAnMp3AreNoDamage) {
-  if (!has_encoder("libmp3lame")) GTEST_SKIP() << "this libavcodec has no encoder for MP3";
+  if (!has_encoder("libmp3lame"))
+    GTEST_SKIP() << "needs an encoder for MP3; skipped because this libavcodec has none";
   const std::string bytes =
       encode_sound({.codec = "libmp3lame", .container = "mp3", .num_samples = 20'000});
   const auto whole = AudioReader(bytes).read();

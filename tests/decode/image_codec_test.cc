@@ -204,8 +204,8 @@ TEST(ImageCodecTest, PnmIsReadWithCommentsAndDepths) {
               testing::ElementsAre(128, 128, 128, 255, 255, 255));
   const Decoded above = decode("P5 2 1 15\n\x01\xFF");
   EXPECT_THAT(above.image.pixels, testing::ElementsAre(17, 17, 17, 255, 255, 255));
-  EXPECT_THAT(above.report.warnings, testing::ElementsAre("PNM: a value above the maximum"));
-  EXPECT_EQ(failure("P5 2 1 15\n\x01\xFF", {.strict = true}), "PNM: a value above the maximum");
+  EXPECT_THAT(above.report.warnings, testing::ElementsAre("PNM: a value exceeds the maximum"));
+  EXPECT_EQ(failure("P5 2 1 15\n\x01\xFF", {.strict = true}), "PNM: a value exceeds the maximum");
 }
 
 std::vector<std::uint16_t> values_of_16_bits(std::string_view bytes, DecodeRequest request = {}) {
@@ -246,24 +246,25 @@ TEST(ImageCodecTest, SixteenBitsAreKeptWhereTheyAreAskedFor) {
   const std::string_view above("P5 1 1 300\n\x01\xFF", 13);
   EXPECT_THAT(values_of_16_bits(above), ElementsAre(300, 300, 300));
   EXPECT_EQ(failure(above, {.strict = true, .keep_16_bits = true}),
-            "PNM: a value above the maximum");
+            "PNM: a value exceeds the maximum");
 }
 
 TEST(ImageCodecTest, ImagesOfFewerBitsAreNotTakenForSixteen) {
   const auto picture = test::test_picture(9, 5);
   const DecodeRequest kept{.keep_16_bits = true};
-  const std::string why = ": its values have 8 bits, and uint16 is for those of 16";
+  const std::string why = ": its values have 8 bits, but uint16 needs 16";
   EXPECT_EQ(failure(test::encode_png(picture), kept), "PNG" + why);
   EXPECT_EQ(failure(test::encode_jpeg(picture), kept), "JPEG" + why);
   EXPECT_EQ(failure(test::encode_webp(picture, true), kept), "WebP" + why);
   EXPECT_EQ(failure(test::encode_ppm(picture), kept), "PNM" + why);
   EXPECT_EQ(failure(test::make_odd_png(3, 4, false, false).bytes, kept),
-            "PNG: its values have 4 bits, and uint16 is for those of 16");
+            "PNG: its values have 4 bits, but uint16 needs 16");
 }
 
 TEST(ImageCodecTest, PicturesOfOthersHaveTheirGoldenPixels) {
   const auto corpus = test::corpus_dir();
-  if (!corpus) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
+  if (!corpus)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   const auto media = *corpus / "corpus" / "media";
   const auto ppm = pixels(test::read_file(media / "testorig.ppm"));
   EXPECT_EQ(ppm.height, 149);
@@ -452,7 +453,7 @@ TEST(ImageCropTest, ACropOutsideTheImageIsRefused) {
         test::encode_webp(noise(20, 10), true), test::encode_ppm(noise(20, 10))}) {
     for (const Box& box : {Box{0, 0, 11, 1}, Box{0, 0, 1, 21}, Box{10, 0, 1, 1}, Box{0, 0, 0, 1},
                            Box{0, 5, 1, SIZE_MAX}, Box{SIZE_MAX, 0, 2, 1}}) {
-      EXPECT_EQ(failure(bytes, {.crop = box}), "the crop does not lie in the image of 10x20 (HxW)");
+      EXPECT_EQ(failure(bytes, {.crop = box}), "the crop exceeds the image of 10x20 (HxW)");
     }
   }
 }
@@ -484,7 +485,7 @@ TEST(ImageOrientationTest, EachIsTurnedUpright) {
         same(pixels(bytes, {.apply_orientation = true, .crop = box}), cropped(upright, box)));
     const Box outside{0, 0, static_cast<std::size_t>(upright.height) + 1, 1};
     EXPECT_THAT(failure(bytes, {.apply_orientation = true, .crop = outside}),
-                HasSubstr("does not lie in the image"));
+                HasSubstr("exceeds the image"));
   }
 }
 

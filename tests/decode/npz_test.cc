@@ -47,7 +47,7 @@ TEST_P(NpzTest, TwoArraysOfOneNameAreNotChosenFrom) {
 
 TEST_P(NpzTest, NoMoreIsReadThanTheLimitAllows) {
   const std::string bytes = fuzz::zip({{"a.npy", std::string(3'000'000, '\0')}}, deflated());
-  EXPECT_EQ(refusal(bytes, "a", 100'000), "npz: array 'a' has more than the limit of 100000 bytes");
+  EXPECT_EQ(refusal(bytes, "a", 100'000), "npz: array 'a' exceeds the limit of 100000 bytes");
 }
 
 TEST_P(NpzTest, DamageIsRefusedWhereverItIs) {

@@ -149,7 +149,8 @@ TEST(VideoReaderTest, WhatAContainerCallsAKeyFrameNeedNotBeOne) {
 }
 
 TEST(VideoReaderTest, FramesThatAreRefreshedInPartsAreReadFromAFirstKeyFrame) {
-  if (!can_encode("libx264")) GTEST_SKIP() << "this libavcodec has no encoder for H.264";
+  if (!can_encode("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
   for (const char* container : {"mp4", "matroska"}) {
     const std::string bytes =
         encode_video({.codec = "libx264",
@@ -273,7 +274,7 @@ TEST(VideoReaderTest, FramesThatAnEditListLeavesOutAreNoneAndOfMpeg1Refused) {
     const std::string half = with_half_of_edit(whole);
     if (std::string_view(codec) == "mpeg1video") {
       EXPECT_THAT(test::error_text([&] { VideoReader video(half); }),
-                  HasSubstr("its edit list leaves out frames, and of MPEG-1 FFmpeg leaves out"));
+                  HasSubstr("frames of MPEG-1"));
       continue;
     }
     const Numbers first = all_numbers(VideoReader(half));
@@ -459,7 +460,8 @@ TEST(VideoReaderTest, WithoutTheFrameThatOthersBehindAKeyFrameNeedNoneHasAnother
 }
 
 TEST(VideoReaderTest, BehindAKeyFrameThatForgetsNothingMissingFramesAreMadeUpAsInSequence) {
-  if (!can_encode("libx264")) GTEST_SKIP() << "this libavcodec has no encoder for H.264";
+  if (!can_encode("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
   for (const auto& [b_frames, params, lost_ones] :
        std::vector<std::tuple<int, std::string, Numbers>>{{3, "b-pyramid=normal", {13, 25}},
                                                           {8, "b-pyramid=strict:ref=6", {13}}}) {
@@ -501,7 +503,8 @@ TEST(VideoReaderTest, OfTwoJoinedStreamsFramesAreThoseOfOneDecoder) {
   const std::string by_another = with_other_half(mpeg4, "Lavc", "XviD0069 ");
   expect_any_order(by_another, read_all(by_another));
   // A decoder of MPEG-2 restarts after a header with another pixel shape.
-  if (!can_encode("mpeg2video")) GTEST_SKIP() << "this libavcodec has no encoder for MPEG-2";
+  if (!can_encode("mpeg2video"))
+    GTEST_SKIP() << "needs an encoder for MPEG-2; skipped because this libavcodec has none";
   const std::string mpeg2 =
       encode_video({.codec = "mpeg2video", .container = "matroska", .b_frames = 2, .moves = true});
   constexpr std::string_view kSize("\0\0\1\xB3\x04\x00\x30", 7);

@@ -64,7 +64,8 @@ double mean_difference(const std::uint8_t* frame, const std::string& given) {
 
 TEST(VideoCorpusTest, FramesEqualTheGivenOnesByNumberAndByTime) {
   const auto media = media_dir();
-  if (!media) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
+  if (!media)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   const std::string path = *media / "nasa_13013.mp4";
   const std::string bytes = test::read_file(path);
   const auto given = nlohmann::json::parse(test::read_file(path + ".stream3.all_frames_info.json"));
@@ -91,7 +92,8 @@ TEST(VideoCorpusTest, FramesEqualTheGivenOnesByNumberAndByTime) {
 
 TEST(VideoCorpusTest, ARangeAtTheEndDecodesOneGroupOfPictures) {
   const auto media = media_dir();
-  if (!media) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
+  if (!media)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   const std::string bytes = test::read_file(*media / "nasa_13013.mp4");
   VideoReader video(bytes);
   const std::int64_t end = video.info().num_frames;
@@ -299,7 +301,8 @@ std::array<double, 3> rgb_of(const std::vector<int>& yuv, double kr, double kb, 
 }
 
 TEST(VideoReaderTest, TheMatrixAndRangeThatAStreamNamesAreUsed) {
-  if (!can_encode("libx264")) GTEST_SKIP() << "this libavcodec has no encoder for H.264";
+  if (!can_encode("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
   const std::vector<int> color = {120, 100, 160};
   struct Case {
     int matrix;
@@ -330,7 +333,8 @@ TEST(VideoReaderTest, TheMatrixAndRangeThatAStreamNamesAreUsed) {
 }
 
 TEST(VideoReaderTest, RgbOfMoreThanEightBitsKeepsItsLight) {
-  if (!can_encode("ffv1")) GTEST_SKIP() << "this libavcodec has no encoder for FFV1";
+  if (!can_encode("ffv1"))
+    GTEST_SKIP() << "needs an encoder for FFV1; skipped because this libavcodec has none";
   for (const char* format : {"gbrp10le", "bgr0"}) {
     const std::string bytes =
         encode_video({.codec = "ffv1", .container = "matroska", .format = format});
@@ -402,8 +406,7 @@ TEST(VideoReaderTest, FramesAreTurnedAsTheDisplayMatrixAsks) {
   for (const std::vector<int>& turn :
        {std::vector<int>{1, 1, -1, 1}, {1, 1, 0, 1}, {1, 0, 1, 1}, {0, 1, -1, 1}}) {
     const std::string bytes = encode_video(spec_of(turn));
-    EXPECT_THAT(test::error_text([&] { VideoReader{bytes}; }),
-                HasSubstr("asks for a turn that is not by quarters"));
+    EXPECT_THAT(test::error_text([&] { VideoReader{bytes}; }), HasSubstr("90 degrees"));
   }
 }
 
@@ -505,7 +508,7 @@ TEST(VideoReaderTest, WhatOthersPutBehindAVideoIsNoDamage) {
     // Bytes that may be frames are not accepted as a tail.
     if (spec.container == "matroska" && spec.muxer_options.empty()) continue;
     EXPECT_THAT(test::error_text([&] { VideoReader video(bytes + std::string(50, '\x81')); }),
-                testing::ContainsRegex("Matroska: an element is damaged|last one is no tag"));
+                testing::ContainsRegex("Matroska: an element is damaged|last box is not a tag"));
   }
 }
 
@@ -515,12 +518,12 @@ TEST(VideoReaderTest, PromisesThatTheBytesCannotKeepAreRefused) {
   ASSERT_NE(sizes, std::string::npos);
   bytes.replace(sizes + 8, 8,
                 std::string("\0\0\0\1\x7F\xFF\xFF\xFF", 8));  // samples of one byte each
-  EXPECT_THAT(test::error_text([&] { VideoReader video(bytes); }),
-              HasSubstr("it promises 2147483647 samples in"));
+  EXPECT_THAT(test::error_text([&] { VideoReader video(bytes); }), HasSubstr("2147483647 samples"));
 }
 
 TEST(VideoReaderTest, AReaderGoesOnAfterADamagedFrame) {
-  if (!can_encode("libx264")) GTEST_SKIP() << "this libavcodec has no encoder for H.264";
+  if (!can_encode("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
   const std::string good = encode_video({.codec = "libx264"});
   std::string bad = good;
   const std::size_t media = bad.find("mdat");

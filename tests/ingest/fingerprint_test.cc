@@ -17,7 +17,8 @@ std::string fingerprint_of(const std::vector<std::string>& shards) {
 
 TEST(FingerprintTest, OfRealShardsIsWhatItWas) {
   const auto dir = test::corpus_dir();
-  if (!dir) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
+  if (!dir)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   std::ifstream list(std::filesystem::path(test::source_dir()) /
                      "tests/ingest/golden/corpus_fingerprints.txt");
   std::string expected, file;

@@ -172,10 +172,10 @@ TEST(IndexBuilderTest, StrictErrorsNameShardOffsetAndMember) {
   EXPECT_THAT(text(TarBuilder().file("a.txt", "1").file("README", "2").end()),
               HasSubstr("the name has no key and field, as in KEY.FIELD: '"));
   EXPECT_THAT(text(TarBuilder().file("a.txt", "1").file("a.TXT", "2").end()),
-              HasSubstr("the field 'TXT' comes twice in sample 'a'"));
+              HasSubstr("the field 'TXT' occurs twice in sample 'a'"));
   const std::string split =
       text(TarBuilder().file("a.txt", "1").file("b.txt", "2").file("a.cls", "3").end());
-  EXPECT_THAT(split, HasSubstr("the key comes in two places of the shard, first at offset 0"));
+  EXPECT_THAT(split, HasSubstr("the key occurs at two places of the shard, first at offset 0"));
   EXPECT_THAT(split, HasSubstr("offset 2048, member 'a'"));
 }
 

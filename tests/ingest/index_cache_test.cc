@@ -240,7 +240,7 @@ TEST_F(IndexCacheTest, OneWhoseFirstBytesAreDamagedIsBuiltAgain) {
   fs::remove(index);
   fs::create_directory(index);
   EXPECT_THAT(error_text([&] { open(data()); }),
-              AllOf(HasSubstr("the path of the index is taken"), HasSubstr(index)));
+              AllOf(HasSubstr("is not a file"), HasSubstr(index)));
   EXPECT_TRUE(fs::is_directory(index));
 }
 
@@ -261,7 +261,7 @@ TEST_F(IndexCacheTest, ADescriptorsClaimsAreHeldAgainstIt) {
 
 TEST_F(IndexCacheTest, RefusedASourceSaysWhatToRun) {
   EXPECT_EQ(error_text([&] { open(data(), {.build_missing = false}); }),
-            "an index is needed, shards were given, and an index may not be built for them "
+            "an index is needed, but shards were given, and building an index is off "
             "(IndexCacheOptions::build_missing): '" +
                 data() + "'; run `shardwise index -o INDEX SOURCE`, and name INDEX in its place");
   build_index(dir_ / "x.idx", {shard(0)});
@@ -286,7 +286,7 @@ TEST_F(IndexCacheTest, TheFolderIsTheUsers) {
       folder_with(nullptr, nullptr),
       AllOf(
           HasSubstr(
-              "there is no folder for an index that is built at first use: neither XDG_CACHE_HOME "
+              "no folder is known for the index that is built at first use: neither XDG_CACHE_HOME "
               "nor HOME is set; name another folder (IndexCacheOptions::directory"),
           HasSubstr("`shardwise index -o INDEX SOURCE`")));
   EXPECT_THAT(folder_with("/proc/none", nullptr),
@@ -300,7 +300,7 @@ TEST_F(IndexCacheTest, AFolderThatOthersMayWriteToIsRefused) {
   fs::permissions(dir_ / "open", fs::perms::all);
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "open"}); }),
               HasSubstr("the directory cannot be a folder for indexes (others may write to it): '" +
-                        (dir_ / "open") + "'; chmod go-w it, or give another"));
+                        (dir_ / "open") + "'; run chmod go-w on it, or name another directory"));
   write_file(dir_ / "file", "");
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "file"}); }),
               HasSubstr("(it is a file)"));

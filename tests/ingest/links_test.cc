@@ -48,11 +48,11 @@ TEST(LinksTest, ALinkNamedLikeAMemberIsAnErrorThatNamesItsTarget) {
     EXPECT_EQ(test::error_code(build), ErrorCode::kUnsupported);
     return test::error_text(build);
   };
-  EXPECT_THAT(error('1', {}), AllOf(HasSubstr("a hard link to 'a.jpg', and is named like a member"),
+  EXPECT_THAT(error('1', {}), AllOf(HasSubstr("a hard link to 'a.jpg', with the name of a member"),
                                     HasSubstr("x.tar', offset 1024, member 'b.jpg'"),
                                     HasSubstr("--on-link resolve"), HasSubstr("--on-link skip")));
   EXPECT_THAT(error('2', {}),
-              AllOf(HasSubstr("a symbolic link to 'a.jpg', and is named like a member"),
+              AllOf(HasSubstr("a symbolic link to 'a.jpg', with the name of a member"),
                     HasSubstr("offset 1024, member 'b.jpg'"), HasSubstr("--on-link skip")));
   EXPECT_THAT(error('2', with_links(DefectPolicies::OnLink::kResolve)),
               HasSubstr("symbolic links are never followed"));
@@ -167,7 +167,7 @@ TEST(LinksTest, AHardLinkToNothingEarlierIsAnErrorUnderResolve) {
       test::error_text([&] {
         build_index(dir / "x.idx", {dir / "x.tar"}, with_links(DefectPolicies::OnLink::kResolve));
       }),
-      AllOf(HasSubstr("a hard link to 'b.jpg', and is named like a member; no earlier member"),
+      AllOf(HasSubstr("a hard link to 'b.jpg', with the name of a member; no earlier member"),
             HasSubstr("offset 0, member 'a.jpg'")));
 }
 

@@ -365,8 +365,8 @@ TEST_F(MovedTest, RelocationRefusesWhatIsNotWhatItWas) {
   };
   EXPECT_EQ(error_code([&] { relocate({}); }), ErrorCode::kStaleIndex);
   EXPECT_THAT(error_text([&] { relocate({}); }),
-              AllOf(HasSubstr("2 of 4 shards are not what was indexed; the first: '" +
-                              shard("new", 1) + "' (its time differs)"),
+              AllOf(HasSubstr("2 of 4 shards are not as indexed; the first: '" + shard("new", 1) +
+                              "' (its time differs)"),
                     HasSubstr("BuildOptions::accept_times")));
   EXPECT_EQ(read_file(index()), before);
   EXPECT_EQ(relocate({.accept_times = true}).shards_moved, 4U);
@@ -404,7 +404,7 @@ TEST_F(MovedTest, RelocationNamesWhatItDoesNotFind) {
               HasSubstr("1 of 4 shards does not exist: '" + shard("new", 0) + "' (No such file"));
   EXPECT_THAT(text({folder("old"), folder("none")}),
               HasSubstr("4 of 4 shards do not exist: the first is '" + shard("none", 0) + "'"));
-  EXPECT_THAT(text({"", folder("new")}), HasSubstr("give the old and the new one"));
+  EXPECT_THAT(text({"", folder("new")}), HasSubstr("lacks a folder"));
   EXPECT_EQ(error_code([&] {
               relocate_index(index(), {{folder("old"), "pipe:cat /x"}});
             }),

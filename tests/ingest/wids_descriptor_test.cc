@@ -236,9 +236,9 @@ TEST(WidsDescriptorTest, ReferencesGoOneLevelDeep) {
   const TempDir dir;
   const std::string reference = R"({"wids_version":1,"datasets":[{"source_url":"d.json"}]})";
   write_file(dir / "d.json", reference);
-  EXPECT_THAT(error_text([&] { read_wids_descriptor(dir / "d.json"); }),
-              AllOf(HasSubstr("has no shards of its own, or refers to others"),
-                    HasSubstr("d.json' from '"), HasSubstr("datasets[0]")));
+  EXPECT_THAT(
+      error_text([&] { read_wids_descriptor(dir / "d.json"); }),
+      AllOf(HasSubstr("has no shardlist"), HasSubstr("d.json' from '"), HasSubstr("datasets[0]")));
   write_file(dir / "e.json", R"({"wids_version":1,"datasets":[{"source_url":"none.json"}]})");
   EXPECT_THAT(error_text([&] { read_wids_descriptor(dir / "e.json"); }), HasSubstr("none.json"));
   write_file(dir / "v2.json", R"({"wids_version":2,"shardlist":[]})");
@@ -254,7 +254,7 @@ TEST(WidsDescriptorTest, CommandsAreRefusedAndShellCharactersAreNames) {
   for (const char* url : {"pipe:touch sentinel", "PIPE:touch sentinel", "|touch sentinel"}) {
     EXPECT_EQ(code_of(with_url(url)), ErrorCode::kUnsupported) << url;
     EXPECT_THAT(text_of(with_url(url)),
-                AllOf(HasSubstr("is a command, and is not run"), HasSubstr("'pipe:touch ***'"),
+                AllOf(HasSubstr("is a command"), HasSubstr("'pipe:touch ***'"),
                       HasSubstr("shardlist[0].url")))
         << "what a command says may be a secret";
   }
@@ -319,8 +319,7 @@ TEST(WidsDescriptorTest, ShardsMayBeRemote) {
               HasSubstr("the file: URL names another machine: 'file://host/etc/passwd' in"));
   EXPECT_THAT(
       error_text([] { read_wids_descriptor("http://h/d.json"); }),
-      HasSubstr(
-          "the descriptor is remote, and there is no access to remote files: 'http://h/d.json'"));
+      HasSubstr("the descriptor is remote, but no remote access was given: 'http://h/d.json'"));
 }
 
 TEST(WidsDescriptorTest, KeysOfObjectsHaveNoQuery) {

@@ -155,7 +155,7 @@ TEST(CheckpointTest, ValuesOfEachKindComeBack) {
   EXPECT_THROW(read->number("step"), Mismatch);
   EXPECT_THROW(saved.put("a b", 1.0), InvalidArgument);
   EXPECT_THAT(error_text([&] { saved.put("c", torch::zeros({1}, torch::kComplexFloat)); }),
-              HasSubstr("no tensors of this type: 'c', ComplexFloat"));
+              HasSubstr("'c', ComplexFloat"));
 }
 
 /// The test reads files written with LibTorch 1.13 and 2.13. They contain a Net and an Adam after
@@ -226,12 +226,12 @@ TEST(CheckpointTest, AnotherModelIsNamedAndLeftAsItWas) {
   Checkpoint less;
   less.put("model/first.weight", before);
   EXPECT_THAT(error_text([&] { less.load("model", *net); }),
-              HasSubstr("'first.bias' is missing there"));
+              HasSubstr("'first.bias' is missing in the checkpoint"));
   Checkpoint more;
   more.put("model", *net);
   more.put("model/head.weight", before);
   EXPECT_THAT(error_text([&] { more.load("model", *net); }),
-              HasSubstr("'head.weight' is missing here"));
+              HasSubstr("'head.weight' is missing in the model"));
   Checkpoint half;
   half.put("model", *net);
   half.put("model/first.weight", before.to(torch::kFloat16));
@@ -251,13 +251,13 @@ TEST(CheckpointTest, AnotherOptimizerIsNamed) {
                                                                         {net->last->parameters()}},
                          torch::optim::AdamOptions());
   EXPECT_THAT(error_text([&] { saved.load("optimizer", two, *net); }),
-              HasSubstr("the optimizer has 1 groups there, 2 here"));
+              HasSubstr("1 groups in the checkpoint, 2 here"));
   Net other;
   EXPECT_THAT(error_text([&] { saved.put("optimizer", adam, *other); }),
-              HasSubstr("the optimizer has a parameter that the module has not"));
+              HasSubstr("lacks a parameter of the optimizer"));
   torch::optim::LBFGS lbfgs(net->parameters());
   EXPECT_THAT(error_text([&] { saved.put("optimizer", lbfgs, *net); }),
-              HasSubstr("a checkpoint does not know the state of this optimizer"));
+              HasSubstr("this optimizer"));
 }
 
 TEST(CheckpointTest, RandomNumbersGoOn) {
@@ -274,8 +274,7 @@ TEST(CheckpointTest, RandomNumbersGoOn) {
   EXPECT_THROW(none.load_random_state(group), NotFound);
   Checkpoint foreign;
   foreign.put("random_state/cpu", torch::zeros({1, 7}, torch::kUInt8));
-  EXPECT_THAT(error_text([&] { foreign.load_random_state(group); }),
-              HasSubstr("random numbers are of another LibTorch"));
+  EXPECT_THAT(error_text([&] { foreign.load_random_state(group); }), HasSubstr("random state"));
 }
 
 TEST(CheckpointTest, StateOfAnotherTypeIsNamed) {
@@ -391,7 +390,7 @@ TEST(CheckpointFileTest, IfAllAreRefusedTheNewestSaysWhy) {
   Kept kept(dir / "run.pt");
   test::write_file(dir / "run.pt", "PK");
   test::write_file(dir / "run.pt.1", "shardwise checkpoint 9\n");
-  EXPECT_THAT(error_text([&] { kept.file.read(); }), HasSubstr("the file is no whole checkpoint"));
+  EXPECT_THAT(error_text([&] { kept.file.read(); }), HasSubstr("not a complete checkpoint"));
   EXPECT_EQ(kept.refused.size(), 0u);
   kept.write(1);
   EXPECT_THAT(dir.list(), ElementsAre("run.pt", "run.pt.1"));  // a file of another version is kept

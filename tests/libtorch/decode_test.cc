@@ -208,13 +208,13 @@ TEST(DecodeNpyTest, WhatIsNoArrayOfNumbersIsRefusedWithItsReason) {
   const auto text = [](const std::string& bytes) {
     return test::error_text([&] { npy_tensor(bytes); });
   };
-  EXPECT_THAT(text(npy("|O", "(1,)", "cos\nsystem\n")), HasSubstr("pickle and is never read"));
+  EXPECT_THAT(text(npy("|O", "(1,)", "cos\nsystem\n")), HasSubstr("is a pickle"));
   EXPECT_THAT(
       text(npy("{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,), }", "abcd")),
       HasSubstr("array of records"));
   for (const char* type : {"<u8", "<U3", "|S3", "<M8[ns]", "<f16", "<i3", "i4", ""}) {
     EXPECT_THAT(text(npy(type, "(1,)", "12345678")),
-                AnyOf(HasSubstr("no tensor type"), HasSubstr("of plain numbers")))
+                AnyOf(HasSubstr("LibTorch has no type"), HasSubstr("of plain numbers")))
         << type;
   }
   EXPECT_THAT(text(npy("<i4", "(4611686018427387904, 4611686018427387904)", "abcd")),
@@ -250,7 +250,7 @@ TEST(DecodeJsonTest, DocumentsAreReadAndBadOnesRefusedWithTheByte) {
   };
   EXPECT_THAT(text("{\"a\": }"), HasSubstr("'}' where a value belongs, at offset 6"));
   EXPECT_THAT(text("[NaN]"), HasSubstr("'NaN' where a value belongs, at offset 1"));
-  EXPECT_THAT(text({"{}\0 x", 5}), HasSubstr("behind the value, at offset 2"));
+  EXPECT_THAT(text({"{}\0 x", 5}), HasSubstr("after the value, at offset 2"));
   EXPECT_EQ(decode_json("\xEF\xBB\xBF[1]", {}, "here")[0], 1);
   EXPECT_THAT(text(""), HasSubstr("JSON"));
   EXPECT_THAT(text("\"\xFF\""), HasSubstr("JSON"));

@@ -174,7 +174,7 @@ TEST_F(LostTest, OfALostPeerAllOthersSayWhichItWas) {
                                                : "none";
       std::filesystem::remove(dir_ / "out.meeting");
       const auto result = run(3, "lost", {kind, std::to_string(lost), std::to_string(calls)});
-      expect_named(result, lost, last + "; look at what was said there last");
+      expect_named(result, lost, last + "; look at what there last");
       for (const int rank : {0, 1, 2}) {
         if (rank == lost) continue;
         EXPECT_THAT(told(rank), HasSubstr("after an earlier failure"));

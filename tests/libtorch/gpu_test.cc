@@ -17,7 +17,7 @@ namespace {
 class GpuTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!torch::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
+    if (!torch::cuda::is_available()) GTEST_SKIP() << "needs a GPU; skipped because there is none";
   }
 };
 

@@ -61,7 +61,7 @@ class LaunchLinesTest : public testing::Test {
  protected:
   void SetUp() override {
     if (shell(std::string(SHARDWISE_TRAIN) + " --version | grep -q 'one rank only'") == 0) {
-      GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
+      GTEST_SKIP() << "needs Gloo; skipped because this build runs one rank only";
     }
     std::vector<test::Fields> samples;
     for (int i = 0; i < 24; ++i) {
@@ -104,23 +104,26 @@ class LaunchLinesTest : public testing::Test {
 };
 
 TEST_F(LaunchLinesTest, Torchrun) {
-  if (!is_installed("torchrun")) GTEST_SKIP() << "skipped: torchrun is not installed";
+  if (!is_installed("torchrun"))
+    GTEST_SKIP() << "needs torchrun; skipped because it is not installed";
   expect_proof_of_two(line_of_page("torchrun "), "NODE");
 }
 
 TEST_F(LaunchLinesTest, OpenMpi) {
-  if (!is_installed("mpirun.openmpi")) GTEST_SKIP() << "skipped: Open MPI is not installed";
+  if (!is_installed("mpirun.openmpi"))
+    GTEST_SKIP() << "needs Open MPI; skipped because it is not installed";
   expect_proof(replaced(line_of_page("mpirun "), "mpirun ", "mpirun.openmpi "));
 }
 
 TEST_F(LaunchLinesTest, Mpich) {
-  if (!is_installed("mpiexec.hydra")) GTEST_SKIP() << "skipped: MPICH is not installed";
+  if (!is_installed("mpiexec.hydra"))
+    GTEST_SKIP() << "needs MPICH; skipped because it is not installed";
   expect_proof(replaced(line_of_page("mpiexec "), "mpiexec ", "mpiexec.hydra "));
 }
 
 TEST_F(LaunchLinesTest, Slurm) {
   if (!is_installed("srun") || shell("srun -n 1 true > /dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "skipped: srun starts nothing here";
+    GTEST_SKIP() << "needs Slurm; skipped because srun cannot start programs here";
   }
   expect_proof(line_of_page("srun "));
 }

@@ -54,7 +54,8 @@ int exit_code_of(pid_t pid) {
 class LaunchersTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_distributed()) GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
+    if (!has_distributed())
+      GTEST_SKIP() << "needs Gloo; skipped because this build runs one rank only";
   }
 
   /// Runs two jobs at the same time, by `command` plus the rank program's arguments. Expects that
@@ -84,7 +85,7 @@ class LaunchersTest : public testing::Test {
 
 TEST_F(LaunchersTest, TwoJobsOfMpichOnOneMachineNeverMix) {
   const auto hydra = find_program("mpiexec.hydra");
-  if (!hydra) GTEST_SKIP() << "skipped: mpiexec.hydra of MPICH is not installed";
+  if (!hydra) GTEST_SKIP() << "needs MPICH; skipped because mpiexec.hydra is not installed";
   expect_two_jobs({*hydra, "-n", "3"}, 3);
   // A shell between the launcher and the ranks makes no difference.
   expect_two_jobs({*hydra, "-n", "2", "/bin/sh", "-c", "\"$0\" \"$@\"; exit $?"}, 2);
@@ -92,21 +93,21 @@ TEST_F(LaunchersTest, TwoJobsOfMpichOnOneMachineNeverMix) {
 
 TEST_F(LaunchersTest, TwoJobsOfOpenMpiOnOneMachineNeverMix) {
   const auto mpirun = find_program("mpirun.openmpi");
-  if (!mpirun) GTEST_SKIP() << "skipped: mpirun of Open MPI is not installed";
+  if (!mpirun) GTEST_SKIP() << "needs Open MPI; skipped because mpirun is not installed";
   expect_two_jobs({*mpirun, "--oversubscribe", "-n", "3"}, 3);
 }
 
 TEST_F(LaunchersTest, TorchrunOfAnyVersionStartsRanksOfThisOne) {
   const auto torchrun = find_program("torchrun");
-  if (!torchrun) GTEST_SKIP() << "skipped: torchrun is not installed";
+  if (!torchrun) GTEST_SKIP() << "needs torchrun; skipped because it is not installed";
   expect_two_jobs({*torchrun, "--standalone", "--no-python", "--nproc-per-node", "2"}, 2);
 }
 
 TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
   const auto srun = find_program("srun");
-  if (!srun) GTEST_SKIP() << "skipped: srun of Slurm is not installed";
+  if (!srun) GTEST_SKIP() << "needs Slurm; skipped because srun is not installed";
   if (exit_code_of(start({*srun, "-n", "1", "true"}, dir_ / "log")) != 0) {
-    GTEST_SKIP() << "skipped: srun starts nothing here";
+    GTEST_SKIP() << "needs Slurm; skipped because srun cannot start programs here";
   }
   expect_two_jobs({*srun, "--overcommit", "-n", "2"}, 2);
 }
@@ -147,11 +148,13 @@ wait $first && wait $second && wait $third
 class HostsTest : public LaunchersTest {
  protected:
   void run_on_two_hosts(const char* what, const char* master = "10.77.15.1") {
-    if (!find_program("ip")) GTEST_SKIP() << "skipped: ip is not installed";
+    if (!find_program("ip"))
+      GTEST_SKIP() << "needs the program ip; skipped because it is not installed";
     const int code = exit_code_of(start(
         {"/bin/sh", "-c", kTwoHosts, "sh", SHARDWISE_RANK_PROGRAM, what, dir_ / "out", master},
         dir_ / "log"));
-    if (code == 77) GTEST_SKIP() << "skipped: network namespaces cannot be made here";
+    if (code == 77)
+      GTEST_SKIP() << "needs network namespaces; skipped because they cannot be created here";
     ASSERT_EQ(code, 0) << test::read_file(dir_ / "log");
   }
 };
@@ -173,9 +176,8 @@ TEST_F(HostsTest, RankZeroOnAnotherHostThanMasterAddrIsNamed) {
               testing::HasSubstr("listens on host host-a (10.77.15.1), port 29415, but "
                                  "MASTER_ADDR=10.77.15.2 is not an address of this host"));
   for (const char* rank : {"1", "2"}) {
-    EXPECT_THAT(
-        test::read_file(dir_ / "out.x." + rank),
-        testing::HasSubstr("waiting for rank 0 at '10.77.15.2' port 29415 (nobody listens"));
+    EXPECT_THAT(test::read_file(dir_ / "out.x." + rank),
+                testing::HasSubstr("waiting for rank 0 at '10.77.15.2' port 29415 ("));
   }
 }
 

@@ -106,11 +106,12 @@ void reduce_types(const Arguments&) {
     return text_of(ErrorCode::kUnsupported, [&] { group.all_reduce(tensor, op); });
   };
   REQUIRE(refused(plain, Op::kMax) ==
-          "a tensor of this kind has no minimum or maximum over the ranks: ComplexFloat, Strided; "
-          "give a dense one of real numbers");
+          "a minimum or maximum over the ranks does not exist for a tensor of this kind: "
+          "ComplexFloat, Strided; "
+          "give a dense tensor of real numbers");
   REQUIRE(refused(torch::eye(3).to_sparse(), Op::kSum) ==
-          "a tensor of this kind is not summed over the ranks: Float, Sparse; give a dense one of "
-          "real numbers");
+          "a tensor of this kind cannot be summed over the ranks: Float, Sparse; give a dense "
+          "tensor of real numbers");
   text_of(ErrorCode::kOutOfRange, [&] { group.broadcast(torch::zeros({1}), world); });
   group.barrier();
 }

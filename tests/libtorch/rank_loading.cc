@@ -79,7 +79,7 @@ void checkpoint(const Arguments& arguments) {
   group.barrier();
   REQUIRE(text_of(ErrorCode::kInvalidArgument, [&] {
             file.read();
-          }).find("the file is no whole checkpoint") != std::string::npos);
+          }).find("not a complete checkpoint") != std::string::npos);
   REQUIRE(text_of(std::nullopt, [&] {
             sl::CheckpointFile(arguments[1] + "/no", group);
           }).find(arguments[1]) != std::string::npos);

@@ -15,7 +15,8 @@ namespace shardwise::libtorch {
 class RanksTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_distributed()) GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
+    if (!has_distributed())
+      GTEST_SKIP() << "needs Gloo; skipped because this build runs one rank only";
   }
 
   /// @param out  prefix of the ranks' files, in dir_.

@@ -621,7 +621,7 @@ void guards(const Arguments& arguments) {
   // A guard whose first group failed may get another group.
   const auto group = adopt(".b", &guard);
   REQUIRE(text_of(ErrorCode::kInvalidArgument, [&] { adopt(".c", &guard); })
-              .find("the StopGuard has a group already: rank " + std::to_string(group.rank()) +
+              .find("the StopGuard already has a group: rank " + std::to_string(group.rank()) +
                     " of 2") != std::string::npos);
   // A request on one rank is enough.
   if (group.rank() == 1) guard.request("enough");

@@ -129,8 +129,7 @@ TEST(StopGuardTest, ImpossibleOnesAreRefused) {
               }),
               HasSubstr("a signal cannot be handled: 9"));
   const StopGuard first;
-  EXPECT_THAT(test::error_text([] { StopGuard second; }),
-              HasSubstr("there is a StopGuard already"));
+  EXPECT_THAT(test::error_text([] { StopGuard second; }), HasSubstr("already has a StopGuard"));
 }
 
 TEST(StopGuardTest, AProcessAloneStopsAtOnceAndSavesWhenItsLoopThrows) {

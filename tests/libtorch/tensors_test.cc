@@ -85,7 +85,8 @@ TEST(DeviceCopierTest, ToTheCpuNothingIsCopied) {
 }
 
 TEST(DeviceCopierTest, WhereThereIsNoGpuItIsSaid) {
-  if (torch::cuda::is_available()) GTEST_SKIP() << "there is a GPU";
+  if (torch::cuda::is_available())
+    GTEST_SKIP() << "needs a machine without a GPU; skipped because it has one";
   EXPECT_THAT(test::error_text([] { pinned_memory(); }), HasSubstr("sees none"));
   EXPECT_THAT(test::error_text([] { DeviceCopier(torch::kCUDA); }),
               AllOf(HasSubstr("cuda"), HasSubstr("use a LibTorch that is built for it")));
@@ -95,7 +96,7 @@ TEST(DeviceCopierTest, WhereThereIsNoGpuItIsSaid) {
 
 /// With a GPU, copies must have the exact bytes although the batches' memory is reused.
 TEST(DeviceCopierTest, OnAGpuBatchesAreWhatTheyWere) {
-  if (!torch::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "needs a GPU; skipped because there is none";
   const test::TempDir dir;
   auto options = of_pairs();
   options.memory = pinned_memory();

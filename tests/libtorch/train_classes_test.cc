@@ -62,9 +62,8 @@ TEST_F(TrainClassesTest, NoShardIsFetchedToCountThem) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(
       refused.err,
-      AllOf(HasSubstr("the number of classes is not known before all shards are fetched: '"),
-            HasSubstr("plain.idx'; name it with --classes, or build the index with "
-                      "--column cls\n")));
+      AllOf(HasSubstr("the number of classes is unknown until all shards are fetched: '"),
+            HasSubstr("plain.idx'; give --classes, or build the index with --column cls\n")));
   EXPECT_EQ(server_.gets("/train.tar"), gets);
 }
 
@@ -95,7 +94,7 @@ TEST_F(TrainClassesTest, ALabelThatIsNoClassIsNamedWhereItIsMet) {
   EXPECT_EQ(finished.code, 1);
   EXPECT_THAT(finished.err,
               AllOf(HasSubstr("a label is not a class: sample "),
-                    HasSubstr(" is of 2; labels are numbers from 0, below --classes")));
+                    HasSubstr(" is of 2; labels must be numbers from 0, below --classes")));
 }
 
 using TrainFetchTest = TrainClassesTest;

@@ -142,7 +142,8 @@ class TrainTest : public testing::Test {
 };
 
 TEST_F(TrainTest, ResultsThatCannotBeWrittenAreAnErrorOnceTheRunIsDone) {
-  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  if (::access("/dev/full", W_OK) != 0)
+    GTEST_SKIP() << "needs /dev/full; skipped because it does not exist";
   for (const std::string out : {"/dev/full", ""}) {
     for (const bool is_json : {false, true}) {
       const std::string checkpoint =
@@ -163,7 +164,7 @@ class RanksTrainTest : public TrainTest {
  protected:
   void SetUp() override {
     if (run(dir_, {"--version"}).out.find("one rank only") != std::string::npos) {
-      GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
+      GTEST_SKIP() << "needs Gloo; skipped because this build runs one rank only";
     }
     TrainTest::SetUp();
   }
@@ -366,7 +367,7 @@ TEST_F(TrainTest, AnEvaluationThatASignalEndedIsMadeFirstWhenTheRunGoesOn) {
 
   const auto rest = run(dir_, arguments("part", {"--resume"}));
   EXPECT_EQ(rest.code, 0);
-  EXPECT_THAT(rest.err, HasSubstr("only the evaluation of that epoch is left"));
+  EXPECT_THAT(rest.err, HasSubstr("only the evaluation"));
   const auto made = json_lines(rest.out);
   ASSERT_EQ(made.size(), 2u) << rest.out;
   EXPECT_EQ(made[0]["epoch"], 0);
@@ -375,7 +376,7 @@ TEST_F(TrainTest, AnEvaluationThatASignalEndedIsMadeFirstWhenTheRunGoesOn) {
   EXPECT_EQ(made[1]["accuracy"], expected[1]["accuracy"]);
 
   const auto again = run(dir_, arguments("part", {"--resume"}));
-  EXPECT_THAT(again.err, HasSubstr("nothing is left to train"));
+  EXPECT_THAT(again.err, HasSubstr("raise --epochs"));
   EXPECT_EQ(json_lines(again.out).size(), 1u) << again.out;
 }
 
@@ -496,10 +497,9 @@ TEST_F(RanksTrainTest, ARunThatIsOutOfTimeOrPatienceEndsWithZeroAndItsCheckpoint
   const auto late = run(dir_, with({"--local-ranks", "2", "--epochs", "100000", "--max-minutes",
                                     "0.02", "--checkpoint", dir_ / "late.pt"}));
   EXPECT_EQ(late.code, 0) << late.err;
-  EXPECT_THAT(late.err, AllOf(HasSubstr("note: stopped after step "),
-                              HasSubstr("the time of 1200 ms is over")));
+  EXPECT_THAT(late.err, AllOf(HasSubstr("note: stopped after step "), HasSubstr("1200 ms")));
   EXPECT_TRUE(late.err.find("late.pt' with --resume") != std::string::npos ||
-              late.err.find("no checkpoint holds it") != std::string::npos)
+              late.err.find("no checkpoint has") != std::string::npos)
       << late.err;
   // On a busy machine, the time may be over before the first step.
   if (late.err.find("stopped after step 0:") == std::string::npos) {
@@ -598,7 +598,7 @@ TEST_F(RanksTrainTest, ABadImageIsTheCauseAlsoIfItsRankEndsAfterTheOthers) {
   const std::string said = err.drain(trainer);
   EXPECT_EQ(trainer.wait(), 1);
   EXPECT_THAT(said, AllOf(HasSubstr("cannot decode"), HasSubstr("s00017")));
-  EXPECT_THAT(said, Not(HasSubstr("lost each other")));
+  EXPECT_THAT(said, Not(HasSubstr("lost contact")));
 }
 
 TEST_F(TrainTest, TheNumberOfComputeThreadsIsTheOptionsOrOpenMpsOrTheShareOfTheCores) {
@@ -637,7 +637,7 @@ TEST_F(RanksTrainTest, ComputeThreadsSleepWhileTheyWait) {
     return count;
   };
   const int alone = sleeping({});
-  if (alone < 0) GTEST_SKIP() << "LibTorch does not use libgomp here";
+  if (alone < 0) GTEST_SKIP() << "needs libgomp; skipped because this LibTorch does not use it";
   EXPECT_EQ(alone, 1);
   EXPECT_EQ(sleeping({"--local-ranks", "2"}), 2) << "but for the launcher, which computes nothing";
   environment.set("OMP_WAIT_POLICY", "active");
@@ -659,8 +659,8 @@ TEST_F(TrainTest, BadSamplesUpToMaxBadAreLeftOutAndNamedAtTheEnd) {
   const auto evaluated = run(dir_, {"--train", dir_ / "bad.idx", "--eval", dir_ / "bad.idx",
                                     "--batch-size", "6", "--epochs", "1", "--max-bad", "1"});
   EXPECT_EQ(evaluated.code, 1);
-  EXPECT_THAT(evaluated.err, AllOf(HasSubstr("s00017"),
-                                   HasSubstr("that is for --train: --eval needs all its samples")));
+  EXPECT_THAT(evaluated.err,
+              AllOf(HasSubstr("s00017"), HasSubstr("--max-bad applies to --train only")));
 }
 
 TEST_F(TrainTest, ResampledEpochsAreProvenAsOrderedAndCheckpointed) {
@@ -681,7 +681,7 @@ TEST_F(TrainTest, AStartThatIsRefusedKeepsTheLogOfSamples) {
   EXPECT_EQ(lines_of(log).size(), 120u);
   const auto again = run(dir_, arguments);
   EXPECT_EQ(again.code, 1);
-  EXPECT_THAT(again.err, HasSubstr("the checkpoint exists already"));
+  EXPECT_THAT(again.err, HasSubstr("the checkpoint already exists"));
   EXPECT_EQ(test::read_file(dir_ / "log.0"), log);
 }
 
@@ -809,9 +809,11 @@ TEST_F(RanksTrainTest, CtrlCEndsARankThatWaitsForOthers) {
   EXPECT_THAT(rank->err(), HasSubstr("shardwise-train: note: rank 1 of 2: waiting for rank 0 at "));
   ::kill(rank->pid(), SIGINT);
   EXPECT_EQ(rank->wait(), 130);
-  EXPECT_THAT(rank->err(), AllOf(HasSubstr("interrupted"), Not(HasSubstr("error")),
-                                 HasSubstr("note: rank 1 of 2: interrupted; tries for some seconds "
-                                           "to tell rank 0 at ")));
+  EXPECT_THAT(
+      rank->err(),
+      AllOf(
+          HasSubstr("interrupted"), Not(HasSubstr("error")),
+          HasSubstr("note: rank 1 of 2: interrupted; trying for some seconds to tell rank 0 at ")));
 }
 
 TEST_F(RanksTrainTest, ASignalToOneRankWhileTheRanksMeetIsTheExitCode) {
@@ -842,15 +844,15 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "no.pt", "--resume"}), 1), HasSubstr("no.pt"));
   test::write_file(dir_ / "junk.pt", "junk");
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt"}), 1),
-              HasSubstr("the checkpoint exists already"));
+              HasSubstr("the checkpoint already exists"));
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt", "--resume"}), 1),
-              AllOf(HasSubstr("the file is no whole checkpoint"), HasSubstr("junk.pt")));
+              AllOf(HasSubstr("not a complete checkpoint"), HasSubstr("junk.pt")));
   ::mkdir((dir_ / "folder").c_str(), 0755);
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "folder"}), 1),
               AllOf(HasSubstr("the path of the checkpoint is a folder: '"),
                     HasSubstr("name a file in it, such as '" + (dir_ / "folder/run.pt"))));
   EXPECT_THAT(text(with({"--label-field", "txt"}), 1),
-              AllOf(HasSubstr("txt"), HasSubstr("; --label-field names the field of the class")));
+              AllOf(HasSubstr("txt"), HasSubstr("with --label-field")));
   EXPECT_THAT(text(with({"--classes", "2"}), 1), HasSubstr("below --classes"));
   EXPECT_THAT(text(with({"--streams", "2", "--local-ranks", "3"}), 2), HasSubstr("streams"));
   EXPECT_THAT(text({}, 2), HasSubstr("shardwise-train: error: "));

@@ -198,14 +198,14 @@ TEST(BatchMixerTest, WhatCannotBeMixedIsRefused) {
   };
   const auto uint8 = ImageTransform::Type::kUint8;
   EXPECT_THAT(text({.column = "jpg", .mixup_alpha = 1}, uint8),
-              HasSubstr("there is no column of images to mix: 'jpg'"));
+              HasSubstr("the column to mix is not a column of images: 'jpg'"));
   EXPECT_THAT(test::error_text([&] {
                 Loader::Options options =
                     options_of(Loader::Mix{.column = "png", .mixup_alpha = 1});
                 options.columns.push_back(columns::key("png_lambda"));
                 Loader loader(data, options);
               }),
-              HasSubstr("two columns have one name: 'png_lambda'"));
+              HasSubstr("two columns have the same name: 'png_lambda'"));
   EXPECT_THAT(text({.column = "png"}, uint8), HasSubstr("mix does nothing"));
   EXPECT_THAT(text({.column = "png", .mixup_alpha = -1}, uint8),
               HasSubstr("mix.mixup_alpha is out of range: -1"));

@@ -112,7 +112,7 @@ TEST(ColumnsTest, ABadRowAmongThoseThatAreMadeTogetherIsNamedOrLeftOut) {
   const Dataset data = test::make_dataset(dir, "d", samples);
   const std::vector<Column> columns = {columns::bytes("bin"), columns::integer("cls")};
   EXPECT_THAT(test::error_text([&] { one_batch(data, columns); }),
-              AllOf(HasSubstr("the field 'cls' holds no whole number but 'many'"),
+              AllOf(HasSubstr("the field 'cls' is not an integer: 'many'"),
                     HasSubstr("sample 40 ('s00040')")));
   const Batch batch = one_batch(data, columns, 2);
   ASSERT_EQ(batch.size(), 68u);
@@ -197,7 +197,7 @@ TEST(ColumnsTest, TokensAreRawIntegers) {
   EXPECT_THAT(shorts["ids"].values<std::uint16_t>(), ElementsAre(1, 0, 65535, 65535, 2, 1));
   EXPECT_THAT(
       test::error_text([&] { one_batch(data, {columns::tokens("ids", DType::kInt64)}); }),
-      AllOf(HasSubstr("4 bytes are no multiple of 8"), HasSubstr("s00002"), HasSubstr("'ids'")));
+      AllOf(HasSubstr("4 bytes are not a multiple of 8"), HasSubstr("s00002"), HasSubstr("'ids'")));
   EXPECT_THAT(test::error_text([] { columns::tokens("ids", DType::kFloat32); }),
               AllOf(HasSubstr("float32"), HasSubstr("choose uint16")));
 }
@@ -325,7 +325,7 @@ TEST(ColumnsTest, ARowIsGivenItsShapeOnceAlsoThatOfASingleValue) {
                                       row.resize(std::span<const std::int64_t>{});
                                     })});
               }),
-              HasSubstr("a row is given its shape twice"));
+              HasSubstr("resize() was called twice"));
 }
 
 /// Decodes numbers of one digit each, e.g. "3,1,4".
@@ -384,7 +384,7 @@ TEST(ColumnsTest, WhatADecoderThrowsSaysWhoseFaultItIs) {
   EXPECT_THAT(test::error_text([&] {
                 one_batch(data, {columns::decoded("digits", DType::kInt8, {1}, decode_digits)});
               }),
-              AllOf(HasSubstr("the decoder of field 'digits'"), HasSubstr("have a shape already")));
+              AllOf(HasSubstr("the decoder of field 'digits'"), HasSubstr("already have a shape")));
   EXPECT_THAT(test::error_text([&] {
                 one_batch(data, {columns::ragged_decoded("none", DType::kInt8, decode_digits)});
               }),
@@ -438,9 +438,9 @@ TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
   for (const unsigned threads : {0U, 3U}) {
     // The error comes once 100 samples are bad. The first 15 batches contain 105 samples.
     EXPECT_THAT(outcome(data, 1000, threads),
-                AllOf(HasSubstr("none of the first 105 samples is good: the first: "),
+                AllOf(HasSubstr("all of the first 105 samples are bad: the first: "),
                       HasSubstr("a mistake"), HasSubstr("sample 0"),
-                      HasSubstr("mend the columns and their functions")));
+                      HasSubstr("fix the columns and their functions")));
     EXPECT_THAT(
         outcome(small, 1000, threads),
         AllOf(HasSubstr("all 20 samples of epoch 0 are bad: the first: "), HasSubstr("a mistake")));
@@ -489,7 +489,7 @@ TEST(ColumnsTest, ErrorsNameTheSampleTheFieldAndTheReason) {
                   "f", DType::kInt8, {},
                   [](const Sample&, const Hash128&, columns::Row& row) { row.resize(1); })),
               AllOf(HasSubstr("column 'f', sample 0 ('s00000') in shard"), HasSubstr("d-0.tar"),
-                    HasSubstr("have a shape already")));
+                    HasSubstr("already have a shape")));
   const Column bad = columns::ragged_function(
       "g", DType::kInt8, [](const Sample& sample, const Hash128&, columns::Row&) {
         throw BadField("odd: " + sample.describe());
@@ -503,7 +503,7 @@ TEST(ColumnsTest, ErrorsNameTheSampleTheFieldAndTheReason) {
   EXPECT_THAT(test::error_text([&] {
                 Loader(data, {.columns = {columns::bytes("a"), columns::text("a")}});
               }),
-              HasSubstr("two columns have one name"));
+              HasSubstr("two columns"));
   const Batch batch = one_batch(data, {columns::bytes("txt")});
   EXPECT_THAT(test::error_text([&] { batch["jpg"]; }),
               AllOf(HasSubstr("'jpg'"), HasSubstr("its columns are 'txt'")));

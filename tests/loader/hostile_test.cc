@@ -222,7 +222,7 @@ TEST(HostileTest, ARowThatFindsNoMemorySaysHowMuchItWas) {
   };
   Loader loader(data, {.columns = {columns::ragged_function("f", DType::kUInt8, make)}});
   EXPECT_THAT(test::error_text([&] { loader.next(); }),
-              AllOf(HasSubstr("column 'f'"), HasSubstr("no memory for a row"),
+              AllOf(HasSubstr("column 'f'"), HasSubstr("cannot allocate a row"),
                     HasSubstr("2305843009213693952 bytes")));
 }
 #endif
@@ -351,7 +351,7 @@ TEST(HostileTest, AnEpochThatTheLoaderHasLeftGivesNoBatchesOfAnother) {
   const auto epoch = loader.epoch();
   loader.set_epoch(1);
   EXPECT_THAT(test::error_text([&] { (void)epoch.begin(); }),
-              AllOf(HasSubstr("the loader has moved on"), HasSubstr("epoch 0")));
+              AllOf(HasSubstr("another epoch"), HasSubstr("epoch 0")));
   EXPECT_EQ(loader.steps_left(), 1u);
 }
 

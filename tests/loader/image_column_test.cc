@@ -157,9 +157,8 @@ TEST(ImageColumnTest, SixteenBitsAreKeptByTheTypeUint16AndScaledByOthers) {
   const auto refusal = [&](const ImageTransform& transform) {
     return test::error_text([&] { row(transform); });
   };
-  EXPECT_THAT(
-      refusal({.resize = {2, 2}}),
-      HasSubstr("resize is given, and type is uint16, which keeps the values; leave it out"));
+  EXPECT_THAT(refusal({.resize = {2, 2}}),
+              HasSubstr("resize is given, but type uint16 keeps the values; leave it out"));
   EXPECT_THAT(refusal({.random_resized_crop = {{.size = {2, 2}}}}), HasSubstr("type is uint16"));
   EXPECT_THAT(refusal({.resize_shorter_side = 2}), HasSubstr("type is uint16"));
   EXPECT_THAT(refusal({.colour_jitter = {{}}}), HasSubstr("type is uint16"));

@@ -763,7 +763,7 @@ TEST(LoaderChainTest, WhatOneReplicaLacksIsInNoState) {
         }
       }
       EXPECT_THAT(test::error_text([&] { loader.state(); }),
-                  testing::HasSubstr("the ranks differ: batches that could not be made; "));
+                  testing::HasSubstr("the ranks differ: number of lost batches; "));
     });
   }
 }

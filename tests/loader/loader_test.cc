@@ -150,8 +150,7 @@ TEST(LoaderTest, AStateStandsBeforeABatchThatCouldNotBeMade) {
     EXPECT_EQ(loader.steps_left(), 3u);
     // The loader continues after the failed batch, but then no state can describe the deliveries.
     EXPECT_EQ(loader.next()->size(), 4u);
-    EXPECT_THAT(test::error_text([&] { loader.state(); }),
-                HasSubstr("batches could not be made, and later ones were handed out"));
+    EXPECT_THAT(test::error_text([&] { loader.state(); }), HasSubstr("batches are missing"));
     EXPECT_EQ(test::error_code([&] { loader.prove(); }), ErrorCode::kNotExact);
     fails = false;
     Loader next(data, options);
@@ -194,7 +193,7 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
       {"limit of expanded bytes", data, with([](auto& o) { o.max_expanded_bytes = 1; })},
       {"order", data, with([](auto& o) { o.order.seed = 1; })},
       {"order", data, with([](auto& o) { o.order.tail = Order::Tail::kDrop; })},
-      {"point from which it goes on", data, with([](auto& o) { o.order.skip.add_sample(4); })},
+      {"starting point", data, with([](auto& o) { o.order.skip.add_sample(4); })},
       {"number of replicas", data, with([](auto& o) { o.replicas = 2; })},
       {"data set, order", other, usual},  // `other` has 61 samples
       {"epoch", data, usual, 3},
@@ -570,7 +569,7 @@ TEST(LoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {
   Loader loader(data, {.columns = all_columns()});
   EXPECT_FALSE(loader.next().has_value());
   EXPECT_EQ(test::error_text([&] { loader.epoch().prove(); }),
-            "epoch 0: it has no sample, so nothing is proven");
+            "epoch 0: it has no samples, so it proves nothing");
 }
 
 TEST(ReducerTest, GatherGivesTheBytesOfAllRanksInTheirOrder) {

@@ -168,9 +168,9 @@ TEST(ClipTest, AShortVideoRepeatsItsLastFrameOrIsRefused) {
   EXPECT_EQ(clip(6, {.frames = 4, .every = 4, .start = ClipStart::kRandom}), (Numbers{0, 4, 4, 4}));
   EXPECT_EQ(clip(9, {.frames = 3, .every = 4, .refuse_short = true}), (Numbers{0, 4, 8}));
   EXPECT_EQ(refusal(8, {.frames = 3, .every = 4, .refuse_short = true}),
-            "the clip takes 9 frames, and there are 8");
+            "the clip needs 9 frames, but there are 8");
   EXPECT_EQ(refusal(8, {.frames = 9, .refuse_short = true}),
-            "the clip takes 9 frames, and there are 8");
+            "the clip needs 9 frames, but there are 8");
   EXPECT_EQ(refusal(8, {.frames = 2, .begin_seconds = 5}), "no frame lies in [5.000000, inf) s");
 }
 
@@ -189,7 +189,7 @@ TEST(ClipTest, RandomStartsOfVersionOneStayAsTheyAre) {
 }
 
 TEST(ClipTest, AProgramWrittenFromThePageFindsTheSameFrames) {
-  if (!test::has_python()) GTEST_SKIP() << "needs python3";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   using nlohmann::json;
   std::string input;
   std::vector<json> expected;
@@ -224,7 +224,7 @@ TEST(ClipTest, WhatCannotBeIsRefusedWhenTheColumnIsMade) {
   EXPECT_THAT(video({.frames = 0}), HasSubstr("frames is 0; choose 1 to 65,536"));
   EXPECT_THAT(video({.every = -1}), HasSubstr("every is -1"));
   EXPECT_THAT(video({.start = ClipStart::kRandom}), HasSubstr("set every, or leave start out"));
-  EXPECT_THAT(video({.begin_seconds = 2, .end_seconds = 2}), HasSubstr("an end behind it"));
+  EXPECT_THAT(video({.begin_seconds = 2, .end_seconds = 2}), HasSubstr("an end after it"));
   EXPECT_THAT(test::error_text([] { columns::video_times("mp4", {.frames = -3}); }),
               HasSubstr("frames is -3"));
   EXPECT_THAT(test::error_text([] { columns::video("mp4", {}, {.horizontal_flip = 2}); }),
@@ -337,7 +337,8 @@ std::string damaged_in_the_middle() {
 }
 
 TEST(VideoColumnTest, NothingBeforeTheKeyFrameOrBehindTheClipIsDecoded) {
-  if (!has_encoder("libx264")) GTEST_SKIP() << "no H.264";
+  if (!has_encoder("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
   const test::TempDir dir;
   const std::string bytes = damaged_in_the_middle();
   ASSERT_FALSE(bytes.empty());
@@ -373,7 +374,7 @@ TEST(VideoColumnTest, LimitsAreThoseOfTheReader) {
   EXPECT_THAT(error_of(data, columns::video_times("mp4", {.max_frames = 12})), HasSubstr("12"));
   EXPECT_THAT(
       error_of(data, columns::video("mp4", {.max_pixels = 32 * 48}, {.resize_shorter_side = 64})),
-      HasSubstr("the transform makes 96x64 (HxW) of 48x32 (HxW)"));
+      HasSubstr("the transform enlarges 48x32 (HxW) to 96x64 (HxW)"));
   EXPECT_THAT(error_of(data, columns::audio("flac", {.max_samples = 3199})),
               HasSubstr("more samples than the limit of 3199"));
 }

@@ -17,7 +17,7 @@ using detail::plan_cutmix;
 using detail::plan_mixup;
 
 TEST(MixTest, AProgramWrittenFromThePageDrawsTheSame) {
-  if (!test::has_python()) GTEST_SKIP() << "needs python3";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   std::string input;
   std::vector<nlohmann::json> expected;
   for (std::uint64_t position = 0; position < 60; ++position) {
@@ -113,8 +113,8 @@ TEST(MixTest, AnAlphaThatCannotBeIsRefused) {
     return "nothing";
   };
   EXPECT_EQ(refusal(0),
-            "cannot mix samples: alpha is 0.000000; give it a number from 0.001 to 1000; 0.2 and 1 "
-            "are usual");
+            "cannot mix samples: alpha is 0.000000; choose a number from 0.001 to 1000 (usual: 0.2 "
+            "or 1)");
   EXPECT_EQ(refusal(0.2), "nothing");
 }
 

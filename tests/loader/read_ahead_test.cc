@@ -95,7 +95,8 @@ TEST(PageRequestTest, OnlyTheFieldsThatAreReadComeIntoThePageCache) {
   // Opening a shard reads its first block, and the kernel reads around it.
   EXPECT_EQ(data[0].index(), 0u);
   EXPECT_EQ(data[4].index(), 4u);
-  if (!first.forget() || !second.forget()) GTEST_SKIP() << "skipped: files stay in memory";
+  if (!first.forget() || !second.forget())
+    GTEST_SKIP() << "needs to evict files from the page cache; skipped because they stay there";
   const Names only_b = std::vector<std::string>{"b", "cls"};
   const std::vector<std::uint64_t> samples = {7, 2, 2};
   EXPECT_GT(PageRequest(data, only_b).send(samples), 2 * kFieldBytes);
@@ -118,7 +119,8 @@ TEST(PageRequestTest, AViewIsAskedForByItsOwnNumbers) {
   const Names only_a = std::vector<std::string>{"a"};
   const Dataset view = all.subset(std::vector<std::uint64_t>{5, 7});
   Shard second(dir / "large-1.tar");
-  if (!second.forget()) GTEST_SKIP() << "skipped: files stay in memory";
+  if (!second.forget())
+    GTEST_SKIP() << "needs to evict files from the page cache; skipped because they stay there";
   const std::vector<std::uint64_t> last = {1}, beyond = {2};
   EXPECT_GE(PageRequest(view, only_a).send(last), kFieldBytes);
   while (!second.is_there(second.field('a', 3))) std::this_thread::yield();
@@ -194,7 +196,8 @@ TEST(ReadAheadSourceTest, AsksOnlyForAsLongAsBytesAreReadFromDisk) {
   while (source.is_asking()) source();  // until everything counts as cached
 
   Shard shard(dir / "large-0.tar");
-  if (!shard.forget()) GTEST_SKIP() << "skipped: files stay in memory";
+  if (!shard.forget())
+    GTEST_SKIP() << "needs to evict files from the page cache; skipped because they stay there";
   const File file = File::open_read(dir / "large-0.tar");
   std::string bytes(kFieldBytes, '\0');
   file.read_at(5 * kFieldBytes, bytes.data(), bytes.size());

@@ -40,7 +40,7 @@ TEST(StatsSummaryTest, NamesTheLimitAndARemedy) {
          s.elapsed = {};
          s.batches = 0;
        },
-       "nothing was loaded yet"},
+       "no batch was loaded yet"},
       {2, 0, [](Loader::Stats& s) { s.elapsed = {}; },
        "consumer-bound: batches were ready 100 % of the time"},
       {0, 2, [](Loader::Stats& s) { s.decoding = milliseconds(20); },
@@ -61,13 +61,13 @@ TEST(StatsSummaryTest, NamesTheLimitAndARemedy) {
        "time; try threads = 5"},
       {16, 90, [](Loader::Stats& s) { s.decoding = milliseconds(16000); },
        "decode-bound: 16 threads at 100 %, 100 % of it decoding; the consumer waited 90 % of the "
-       "time; try smaller images, or ImageDecoding::Scaling::kFast, or more cores: all 16 have a "
-       "thread"},
+       "time; try smaller images, or ImageDecoding::Scaling::kFast, or more cores (all 16 are "
+       "busy)"},
       {1, 100, [](Loader::Stats& s) { s.transforming = milliseconds(1000); },
        "transform-bound: 1 thread at 100 %, 100 % of it transforming; the consumer waited 100 % of "
        "the time; try threads = 2"},
       {2, 50, [](Loader::Stats& s) { s.functions = milliseconds(2000); },
-       "function-bound: 2 threads at 100 %, 100 % of it in functions of columns; the consumer "
+       "function-bound: 2 threads at 100 %, 100 % of it in column functions; the consumer "
        "waited "
        "50 % of the time; try threads = 4"},
       {2, 50,
@@ -89,7 +89,8 @@ TEST(StatsSummaryTest, NamesTheLimitAndARemedy) {
        "time; try fetch_threads = 4, or a larger cache"},
       {2, 70, [](Loader::Stats& s) { s.opening = milliseconds(2000); },
        "opening-bound: 2 threads at 100 %, 100 % of it opening shards; the consumer waited 70 % of "
-       "the time; try an order that stays longer in a shard, or a larger number of open "
+       "the time; try an order that reads more samples per shard in a row, or a larger number of "
+       "open "
        "shards (Dataset::Options::max_open_shards)"},
       {16, 70,
        [](Loader::Stats& s) {
@@ -108,7 +109,7 @@ TEST(StatsSummaryTest, NamesTheLimitAndARemedy) {
        },
        "read-bound: 16 threads at 100 %, 100 % of it reading; the consumer waited 70 % of the "
        "time; "
-       "try more cores: all 16 have a thread"},
+       "try more cores (all 16 are busy)"},
       {4, 40,
        [](Loader::Stats& s) {
          s.decoding = milliseconds(1600);
@@ -170,7 +171,7 @@ TEST(LoaderStatsTest, CountWhatWasHandedOutOverAllEpochs) {
   for (const unsigned threads : {0u, 1u, 3u}) {
     Loader loader(Dataset::open(dir / "stats.idx"),
                   {.columns = {columns::text("txt")}, .batch_size = 8, .threads = threads});
-    EXPECT_EQ(loader.stats().summary(), "nothing was loaded yet");
+    EXPECT_EQ(loader.stats().summary(), "no batch was loaded yet");
     for (auto epoch : loader.epochs(2)) {
       for (const Batch& batch : epoch) EXPECT_EQ(batch.size(), 8u);
     }

@@ -85,12 +85,13 @@ TEST(CheckpointFormatTest, EveryCutIsRefused) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_THAT(refused(bytes.substr(0, size)), HasSubstr("run.pt")) << size;
   }
-  EXPECT_THAT(refused(bytes + "x"), HasSubstr("and should have"));
+  EXPECT_THAT(refused(bytes + "x"), HasSubstr("but should have"));
 }
 
 TEST(CheckpointFormatTest, SaysWhatIsWrong) {
-  EXPECT_THAT(refused("PK"), HasSubstr("the file is no whole checkpoint (its first line is wrong): "
-                                       "'run.pt'; name a file that was written as a checkpoint"));
+  EXPECT_THAT(refused("PK"),
+              HasSubstr("the file is not a complete checkpoint (its first line is wrong): "
+                        "'run.pt'; name a complete checkpoint"));
   EXPECT_THROW(parse_checkpoint("shardwise checkpoint 1\n", "run.pt"), VersionMismatch);
   std::string bytes = bytes_of(some_content());
   bytes[bytes.size() - 1] ^= 1;
@@ -117,7 +118,7 @@ TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
   EXPECT_THAT(refused(with("x uint8 1,,2 1 " + hash)),
               HasSubstr("one of its numbers is not valid"));
   EXPECT_THAT(refused(with("x")), HasSubstr("one of its numbers is not valid"));
-  EXPECT_THAT(refused(with("x uint8 1 1000 " + hash)), HasSubstr("and should have"));
+  EXPECT_THAT(refused(with("x uint8 1 1000 " + hash)), HasSubstr("but should have"));
 }
 
 TEST(CheckpointFormatTest, TheTokenIsReadFromTheFrontAlone) {

@@ -34,10 +34,9 @@ TEST(MakeSamplerTest, SaysWhatIsMissingOrWrong) {
                        const RankOptions& ranks = {}) {
     return test::error_text([&] { make_sampler(samples, order, ranks); });
   };
-  EXPECT_THAT(text(10, {.kind = Sharded{}}), HasSubstr("the shards of the samples are not known"));
+  EXPECT_THAT(text(10, {.kind = Sharded{}}), HasSubstr("needs the shards"));
   EXPECT_THAT(text(10, {.balance_bytes = true}),
-              HasSubstr("balance_bytes needs the sizes of the samples; give a data set, or a "
-                        "function that tells the bytes"));
+              HasSubstr("balance_bytes needs the sizes of the samples"));
   EXPECT_THAT(text(sized(10), {.kind = Wids{}, .balance_bytes = true}),
               HasSubstr("balance_bytes does not apply to the wids sampler"));
   EXPECT_THAT(text(10, {.kind = Wids{}, .epoch_size = 5}),
@@ -128,9 +127,8 @@ TEST(BalancedStepsTest, ATokenInTheMiddleOfAStepIsRefused) {
   sampler->seek(8);
   EXPECT_EQ(sampler->token(), sampler->token_after(2));
   sampler->seek(9);
-  EXPECT_THAT(
-      test::error_text([&] { static_cast<void>(sampler->token()); }),
-      HasSubstr("a token cannot be taken in the middle of a step: epoch 0, sample 9 of rank 0"));
+  EXPECT_THAT(test::error_text([&] { static_cast<void>(sampler->token()); }),
+              HasSubstr("a token cannot be taken within a step: epoch 0, sample 9 of rank 0"));
   sampler->seek(25);
   EXPECT_EQ(sampler->token().epoch, 1U) << "the last step is short";
 }

@@ -125,9 +125,8 @@ TEST(MixtureSamplerTest, RefusesWhatCannotBeMixed) {
   EXPECT_THAT(text(5, {{.num_samples = 5, .weight = NAN}}), HasSubstr("a weight is nan"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .weight = 0}}), HasSubstr("no weight is above 0"));
   EXPECT_THAT(text(5, {{.num_samples = 5}, {.num_samples = 0}}),
-              HasSubstr("nothing to draw from: data set 1"));
-  EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Sharded{}}}),
-              HasSubstr("the shards of the samples are not known"));
+              HasSubstr("a data set of the mixture is empty: data set 1"));
+  EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Sharded{}}}), HasSubstr("needs the shards"));
   EXPECT_THAT(text(SampleSet::of_shards(Samples{4, 6}),
                    {{.num_samples = 5}, {.num_samples = 5, .kind = Sharded{}}}),
               HasSubstr("the shards do not hold as many samples as the data set: data set 1"));

@@ -178,7 +178,7 @@ TEST(ResampledSamplerTest, SaysThatItIsNotExact) {
   EXPECT_THAT(test::error_text([] { ResampledSampler(0); }),
               testing::HasSubstr("cannot draw from 0 samples"));
   EXPECT_THAT(test::error_text([] { ResampledSampler(10, by_shard()); }),
-              testing::HasSubstr("the shards of the samples are not known"));
+              testing::HasSubstr("needs the shards"));
   EXPECT_THAT(test::error_text([] { ResampledSampler(10, by_weight(1)); }),
               testing::HasSubstr("the samples have no columns: column 'w'"));
   EXPECT_THAT(test::error_text([] {

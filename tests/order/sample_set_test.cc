@@ -47,15 +47,16 @@ TEST(SampleSetTest, IsANumber) {
   const SampleSet samples(12);
   EXPECT_EQ(samples.size(), 12U);
   EXPECT_EQ(samples.fingerprint(), Hash128{});
-  EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.shard_starts()); }),
-              HasSubstr("the shards of the samples are not known; give a data set, or the lengths "
-                        "of its shards"));
+  EXPECT_THAT(
+      test::error_text([&] { static_cast<void>(samples.shard_starts()); }),
+      HasSubstr("the order needs the shards of the samples; give a data set, or the lengths "
+                "of its shards"));
   EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.sample_bytes()); }),
               HasSubstr("needs the sizes of the samples"));
   EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.column("w")); }),
               HasSubstr("the samples have no columns: column 'w'"));
   EXPECT_THAT(test::error_text([] { SampleSet(std::int8_t{-3}); }),
-              HasSubstr("a number of samples cannot be -3; it must be at least 0"));
+              HasSubstr("the number of samples is -3; it must be at least 0"));
   EXPECT_EQ(SampleSet(~std::uint64_t{0}).size(), ~std::uint64_t{0});
 }
 
@@ -94,9 +95,8 @@ TEST(SampleSetTest, TakesShardsSizesColumnsAndAFingerprint) {
   EXPECT_EQ(samples.sample_bytes()(2), 3U);
   EXPECT_EQ(samples.fingerprint(), (Hash128{3, 4}));
   EXPECT_EQ(samples.column("any").size(), 6U);
-  EXPECT_THAT(
-      test::error_text([&] { static_cast<void>(samples.column("short")); }),
-      HasSubstr("the column has 5 numbers for 6 samples: column 'short'; give one for each"));
+  EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.column("short")); }),
+              HasSubstr("the column has 5 numbers for 6 samples: column 'short'"));
   EXPECT_EQ(plain.fingerprint(), Hash128{}) << "it is a copy that has them";
   EXPECT_EQ(test::error_code([&] { static_cast<void>(plain.shard_starts()); }),
             ErrorCode::kInvalidArgument);

@@ -116,7 +116,7 @@ struct Data {
 };
 
 TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
-  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   Questions all;
   // KeyTest
   const auto ask_key = [&](std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
@@ -446,9 +446,10 @@ TEST(SpecificationTest, ThePagesHaveTheVersionsOfTheLibrary) {
 }
 
 TEST(SpecificationTest, OrdersOfPythonWidsFollowFromThePage) {
-  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   const auto corpus = test::corpus_dir();
-  if (!corpus) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
+  if (!corpus)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   const json golden = json::parse(test::read_file(*corpus / "order" / "wids_order_golden.json"));
   Questions all;
   for (const json& c : golden["cases"]) {
@@ -696,7 +697,7 @@ void ask_of_random_run(Generator& random, Questions& all) {
 }
 
 TEST(SpecificationTest, RandomRunsFollowFromThePages) {
-  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   Generator random(test::random_seed());
   Questions all;
   for (int i = 0; i < 150; ++i) ask_of_random_run(random, all);
@@ -778,7 +779,7 @@ ResumeToken random_token(Generator& random) {
 }
 
 TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
-  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   Generator random(test::random_seed());
   Questions all;
   for (const char* text : {"", "sw2", "sw2.", "sw1.AAAA", "sw12.", "sw.AA", "swx.", " sw2.AA= ",

@@ -19,7 +19,8 @@ Order chunks_of(std::uint64_t chunk_size, std::uint64_t seed = 0, bool shufflefi
 // docs/formats/wids-order.md, version 1.
 TEST(WidsSamplerTest, EqualsEveryGivenVectorOfPythonWids) {
   const auto corpus = test::corpus_dir();
-  if (!corpus) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
+  if (!corpus)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   const auto golden =
       nlohmann::json::parse(test::read_file(*corpus / "order" / "wids_order_golden.json"));
   ASSERT_GE(golden["cases"].size(), 50U);
@@ -115,7 +116,7 @@ TEST(WidsSamplerTest, RefusesWhatWidsDoesNotHave) {
                   [] { WidsSampler::shard_list(SampleSet::of_shards(Samples{5}), chunks_of(3)); }),
               testing::HasSubstr("ShardListSampler"));
   EXPECT_THAT(test::error_text([] { WidsSampler(10, {.kind = Chunked{}}); }),
-              testing::HasSubstr("give an order whose kind is Wids"));
+              testing::HasSubstr("Wids"));
   EXPECT_THAT(test::error_text([] { WidsSampler(10, {}, {.rank = 3}); }),
               testing::HasSubstr("ranks are in [0, 1)"));
 }

@@ -288,5 +288,5 @@ def corpus() -> Path:
     """The folder of the given files. Skips the test if there is no such folder."""
     folder = Path(os.environ.get("SHARDWISE_CORPUS", Path(__file__).parents[3] / "shared"))
     if not (folder / "corpus").is_dir():
-        pytest.skip(f"no corpus at {folder}: set SHARDWISE_CORPUS")
+        pytest.skip(f"needs the corpus; skipped because {folder} does not exist")
     return folder

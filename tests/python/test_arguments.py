@@ -24,7 +24,7 @@ def test_one_name_is_no_list_of_columns(tmp_path: Path, shards: Path, index: Pat
             columns="cls",  # type: ignore[arg-type]
         ),
     ):
-        text = r"and not one text: 'cls'; write \['cls'\]"
+        text = r"'cls'; write \['cls'\]"
         with pytest.raises(errors.InvalidArgument, match=text):
             call()
     assert not (tmp_path / "new.idx").exists()
@@ -32,7 +32,7 @@ def test_one_name_is_no_list_of_columns(tmp_path: Path, shards: Path, index: Pat
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("a\0b", r"a path has no NUL character: '.*a\\x00b"), ("\udcff", "the path is not UTF-8")],
+    [("a\0b", r"NUL character: '.*a\\x00b"), ("\udcff", "the path is not UTF-8")],
 )
 def test_paths_that_no_file_can_have_are_named(tmp_path: Path, name: str, text: str) -> None:
     path = str(tmp_path / name)
@@ -92,7 +92,7 @@ def test_sources_may_stand_in_a_list(tmp_path: Path, shards: Path) -> None:
 
 
 def test_policies_are_a_word_or_a_dict(tmp_path: Path, shards: Path) -> None:
-    with pytest.raises(errors.InvalidArgument, match=r"on_bad is a str, or a dict .* not \[\]"):
+    with pytest.raises(errors.InvalidArgument, match=r"on_bad .* not \[\]"):
         shardwise.index(tmp_path / "new.idx", shards, on_bad=[])  # type: ignore[arg-type]
 
 
@@ -165,7 +165,7 @@ def masks(size: int) -> dict[str, Any]:
 @pytest.mark.parametrize("taker", TAKERS)
 def test_a_mask_of_bools_is_no_list_of_numbers(ds: shardwise.Dataset, taker: str) -> None:
     for form, mask in masks(len(ds)).items():
-        with pytest.raises(TypeError, match=r"not by bools; .* numpy.flatnonzero\(mask\)"):
+        with pytest.raises(TypeError, match=r"not bools; .* numpy.flatnonzero\(mask\)"):
             TAKERS[taker](ds, mask)
             pytest.fail(form)
     TAKERS[taker](ds, np.flatnonzero(np.arange(len(ds)) % 2 == 0))
@@ -175,7 +175,7 @@ def test_a_mask_of_bools_is_no_list_of_numbers(ds: shardwise.Dataset, taker: str
 def test_a_masked_array_is_no_list_of_numbers(ds: shardwise.Dataset, taker: str) -> None:
     masked = np.ma.array([1, 3], mask=[False, True])
     for numbers in (masked, np.ma.array([1, 3]), list(masked), masked.astype(np.uint8)):
-        with pytest.raises(TypeError, match=r"not by a masked array, .* give compressed\(\)"):
+        with pytest.raises(TypeError, match=r"masked array, .* compressed\(\)"):
             TAKERS[taker](ds, numbers)
     TAKERS[taker](ds, masked.compressed())
 
@@ -183,7 +183,7 @@ def test_a_masked_array_is_no_list_of_numbers(ds: shardwise.Dataset, taker: str)
 @pytest.mark.parametrize("taker", ONE_TAKERS)
 def test_a_masked_number_is_no_number(ds: shardwise.Dataset, taker: str) -> None:
     for one in (np.ma.masked, np.ma.array(1)):
-        with pytest.raises(TypeError, match="not by a masked array"):
+        with pytest.raises(TypeError, match="masked array"):
             ONE_TAKERS[taker](ds, one)
 
 
@@ -191,7 +191,7 @@ def test_a_masked_number_is_no_number(ds: shardwise.Dataset, taker: str) -> None
 def test_a_bool_is_no_number(ds: shardwise.Dataset, taker: str) -> None:
     torch = pytest.importorskip("torch")
     for one in (True, np.True_, np.array(True), torch.tensor(True)):
-        with pytest.raises(TypeError, match="samples are named by numbers, and not by bools"):
+        with pytest.raises(TypeError, match="not bools"):
             ONE_TAKERS[taker](ds, one)
     for one in (1, np.int64(1), np.array(1), torch.tensor(1)):
         ONE_TAKERS[taker](ds, one)
@@ -213,14 +213,14 @@ def test_numbers_come_in_any_form(ds: shardwise.Dataset) -> None:
 
 
 def test_bytes_are_no_numbers(ds: shardwise.Dataset) -> None:
-    with pytest.raises(TypeError, match="get\\(\\) takes a key"):
+    with pytest.raises(TypeError, match="get\\(\\)"):
         ds[b"\1"]  # type: ignore[call-overload]
 
 
 def test_fields_and_keys_are_named_by_str(ds: shardwise.Dataset) -> None:
     field: Any = 3
     for call in (lambda: ds[0][field], lambda: ds[0].numpy(field)):
-        with pytest.raises(TypeError, match="named by a str, and not by <class 'int'>"):
+        with pytest.raises(TypeError, match="str, not <class 'int'>"):
             call()
 
 
@@ -244,7 +244,7 @@ def test_an_audit_takes_numbers_in_any_form() -> None:
 def test_a_state_with_a_wrong_entry_is_named() -> None:
     state = iter(Sampler(6)).state_dict()
     for name, wrong in (("epoch", None), ("position", "3"), ("rank", -1), ("start", 5)):
-        with pytest.raises(errors.InvalidArgument, match=f"no state .*: its {name} is"):
+        with pytest.raises(errors.InvalidArgument, match=f"state .*: its {name} is"):
             iter(Sampler(6)).load_state_dict({**state, name: wrong})
 
 

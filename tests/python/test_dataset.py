@@ -57,7 +57,7 @@ def test_indices_are_those_of_a_list(ds: shardwise.Dataset) -> None:
         for use in uses:
             with pytest.raises(IndexError):
                 use(numbers)
-    with pytest.raises(TypeError, match="get\\(\\) takes a key"):
+    with pytest.raises(TypeError, match="get\\(\\)"):
         ds["000001"]  # type: ignore[call-overload]
     with pytest.raises(TypeError):
         ds[1.5]  # type: ignore[call-overload]
@@ -148,7 +148,7 @@ def test_views_are_read_only_and_keep_the_shard(index: Path) -> None:
     gc.collect()
     assert bytes(part) == b"\x03" * 2
     assert array.tobytes() == b"\x63" * 50
-    with pytest.raises(BufferError, match="ask for a field"):
+    with pytest.raises(BufferError, match="a field"):
         memoryview(shardwise.open(index)[0])  # type: ignore[arg-type]
 
 
@@ -166,8 +166,8 @@ def test_json_is_what_the_library_calls_json(tmp_path: Path) -> None:
         b'{"a": "\xc3\xb6", "b": NaN}': ("'NaN' where a value belongs", 16),
         b"[-Infinity]": ("'Infinity' where a digit belongs", 2),
         b"[1e999]": ("'1e999' is beyond the range of a double", 1),
-        b'["\\ud800"]': ("is half of a character", 2),
-        b'{"w":50}\0 garbage': ("'\\x00' behind the value", 8),
+        b'["\\ud800"]': ("is an unpaired surrogate", 2),
+        b'{"w":50}\0 garbage': ("'\\x00' after the value", 8),
         b"\xff\xfe1\0": ("UTF-16", 0),
         b"": ("it ends where a value belongs", 0),
         b"[" * 501 + b"]" * 501: ("nested deeper than 500", 500),
@@ -195,7 +195,7 @@ def test_text_json_and_tensors(tmp_path: Path) -> None:
     sample = shardwise.open(tmp_path / "a.tar", index_directory=tmp_path)[0]
     assert sample.text("txt") == "héllo"
     assert sample.json("json") == {"a": [1, 2]}
-    with pytest.raises(errors.BadField, match="no whole number"):
+    with pytest.raises(errors.BadField, match="not an integer"):
         sample.integer("txt")
 
 
@@ -252,7 +252,7 @@ def test_views(ds: shardwise.Dataset) -> None:
     assert [s.integer("cls") for s in ds.where("cls >= 100")] == [100, 101, 102]
     assert [s.integer("cls") for s in ds.where("cls % 10 = 0", 5, 31)] == [10, 20, 30]
     assert len(ds[50:].where("cls < 60")) == 10
-    with pytest.raises(ValueError, match="in their order"):
+    with pytest.raises(ValueError, match="order of the samples"):
         ds[::-1]
     with pytest.raises(ValueError, match="not ascending"):
         ds[[3, 1]]
@@ -405,7 +405,7 @@ def test_a_pickle_of_another_index_is_refused(tmp_path: Path) -> None:
     data = pickle.dumps(shardwise.open(tmp_path / "x.idx"))
     write_shards(tmp_path / "s", [10, 3])
     shardwise.index(tmp_path / "x.idx", tmp_path / "s")
-    with pytest.raises(errors.Mismatch, match="another index lies at this path"):
+    with pytest.raises(errors.Mismatch, match="fingerprint"):
         pickle.loads(data)
     (tmp_path / "x.idx").unlink()
     with pytest.raises(errors.NotFound):
@@ -466,7 +466,7 @@ def test_other_sources_than_an_index(shards: Path, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(some)).fingerprint == some.fingerprint
     with pytest.raises(ValueError, match="one of several sources"):
         shardwise.open([paths[0], str(tmp_path / "x.idx")])
-    with pytest.raises(ValueError, match="may not be built"):
+    with pytest.raises(ValueError, match="build=False"):
         shardwise.open(shards, index_directory=tmp_path / "other", build=False)
     shardwise.index(tmp_path / "plain.idx", shards)
     with pytest.raises(errors.NotFound, match="no column 'cls=cls'.*plain.idx"):

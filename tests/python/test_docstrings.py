@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import inspect
 import types
@@ -64,3 +65,41 @@ def test_examples_give_what_they_show(
     doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.append)
     if report:
         pytest.fail("".join(report), pytrace=False)
+
+
+def is_docstring(node: ast.AST | None) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def undocumented(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
+    """The classes, functions, properties and fields whose names have no underscore, and without a docstring."""
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
+            marks = {ast.unparse(mark).split(".")[-1] for mark in node.decorator_list}
+            if not is_docstring(node.body[0]) and not marks & {"overload", "setter"}:
+                yield prefix + node.name
+            if isinstance(node, ast.ClassDef):
+                yield from undocumented(node.body, f"{prefix}{node.name}.")
+        elif prefix and isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if not node.target.id.startswith("_") and not is_docstring(after):
+                yield prefix + node.target.id
+
+
+PACKAGE = Path(shardwise.__file__).parent
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py*") if path.suffix != ".pyc"),
+)
+def test_all_that_is_public_has_a_docstring(path: str) -> None:
+    body = ast.parse((PACKAGE / path).read_text()).body
+    if path.endswith(".pyi"):  # of the extension, users see some classes; the others are their parts
+        seen = {*shardwise.__all__, "Column", "SampleIterator"}
+        body = [node for node in body if isinstance(node, ast.ClassDef) and node.name in seen]
+        body = [node for node in body if node.name != "Loader"]
+    assert list(undocumented(body)) == []

@@ -44,12 +44,8 @@ def test_before_the_last_step_no_token_can_stand_where_bytes_are_balanced(
     assert [len(batch) for batch in made.batches(17, even=True)] == [17, 17, 16, 1]
     for done in (0, 2, 4):
         assert made.token_after_batches(done, 17, even=True)
-    with pytest.raises(InvalidArgument) as raised:
+    with pytest.raises(InvalidArgument, match="epoch 0, after 3 batches; .*balance_bytes"):
         made.token_after_batches(3, 17, even=True)
-    assert str(raised.value) == (
-        "no token can stand before the last step: epoch 0, after 3 batches; with balance_bytes, "
-        "and in the order of wids, take it a step earlier or at the end"
-    )
 
 
 def test_a_state_in_the_middle_of_a_balanced_step_is_for_as_many_ranks(
@@ -68,8 +64,7 @@ def test_a_state_in_the_middle_of_a_balanced_step_is_for_as_many_ranks(
     with pytest.raises(Mismatch) as raised:
         walk(3).load_state_dict(state)
     assert str(raised.value) == (
-        "the state stands in the middle of a step: epoch 0; go on with as many ranks as before and "
-        "batches of the same size, or take the state between steps"
+        "the state is within a step: epoch 0; resume with the same number of ranks and batch size, or take the state between steps"
     )
 
 
@@ -99,7 +94,7 @@ def test_batches_of_the_order_of_wids_are_even_only_where_its_ranks_are() -> Non
         [5, 5, 1],
         [5, 4, 1],
     ]
-    with pytest.raises(InvalidArgument, match="no token can stand before the last step"):
+    with pytest.raises(InvalidArgument, match="before the last step"):
         made[0].token_after_batches(2, 5, even=True)
     with pytest.raises(InvalidArgument, match="one has 11 samples, another 10, in batches of 1; "):
         made[0].batches(1, even=True)

@@ -64,7 +64,7 @@ def certified(folder: Path) -> ssl.SSLContext:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if shutil.which("openssl") is None:
-        pytest.skip("no openssl in PATH (the package openssl)")
+        pytest.skip("needs openssl (the package openssl); skipped because it is not in PATH")
     folder = tmp_path_factory.mktemp("https")
     write_shards(folder / "www", [5])
     with FileServer(folder / "www", tls=certified(folder)) as served:
@@ -105,7 +105,7 @@ def test_the_environment_names_a_folder_of_authorities(
     monkeypatch.setenv("SSL_CERT_DIR", str(folder))
     with pytest.raises(FetchError) as raised:
         num_samples(tmp_path / "a.idx", server.shard)
-    assert f"add it to '{folder}', which SSL_CERT_DIR names" in str(raised.value)
+    assert f"'{folder}' (SSL_CERT_DIR)" in str(raised.value)
 
     digest = openssl("x509", "-in", server.authority, "-noout", "-subject_hash")
     (folder / f"{digest}.0").symlink_to(server.authority)
@@ -116,8 +116,8 @@ def test_an_authority_that_nobody_named_is_not_trusted(server: Server, tmp_path:
     with pytest.raises(FetchError) as raised:
         num_samples(tmp_path / "a.idx", server.shard)
     text = str(raised.value)
-    assert "if the certificate is of your own authority, name it (SSL_CERT_FILE, ShardCache(ca_file=))" in text or (
-        "no authorities' certificates were found: install the package ca-certificates" in text
+    assert "if your own authority signed the certificate, name the authority (SSL_CERT_FILE, ShardCache(ca_file=))" in text or (
+        "install the package ca-certificates" in text
     )
     assert "after 1 attempt" in text, "and it is not tried again"
 
@@ -126,7 +126,7 @@ def test_a_libcurl_that_is_brought_along_reads_no_settings_of_the_machines_opens
     server: Server, tmp_path: Path
 ) -> None:
     if b"libcurl" in needed_libraries(Path(_core.__file__).read_bytes()):
-        pytest.skip("this one is the system's libcurl, whose settings are the system's")
+        pytest.skip("needs a bundled libcurl; skipped because this is the system's")
     settings = tmp_path / "openssl.cnf"
     settings.write_text(OTHER_MACHINES_SETTINGS)
     program = "import sys, shardwise; print(shardwise.index(*sys.argv[1:]).num_samples)"

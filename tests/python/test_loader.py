@@ -123,7 +123,7 @@ def test_a_ragged_column_is_values_offsets_and_shapes(rich: shardwise.Dataset) -
     assert ragged.values.tolist() == [1] * 2 + [2] * 4 + [4] * 2 + [5] * 4
     assert len(ragged) == 6 and ragged[-1].tolist() == [[5, 5], [5, 5]]
     assert [row.shape for row in ragged] == [(0, 2), (1, 2), (2, 2)] * 2
-    with pytest.raises(IndexError, match="no row 6: there are 6 rows"):
+    with pytest.raises(IndexError, match="no row 6; .* 6 rows"):
         ragged[6]
     assert repr(ragged) == "<shardwise.Ragged of 6 rows: 12 int16>"
 
@@ -199,7 +199,7 @@ def test_an_epoch_that_was_left_behind_says_so(ds: shardwise.Dataset) -> None:
     next(batches)
     loader.set_epoch(1)
     for action in (lambda: next(batches), lambda: iter(epoch), epoch.prove):
-        with pytest.raises(errors.NotExact, match="the loader has moved on: epoch 0"):
+        with pytest.raises(errors.NotExact, match="the loader is already in another epoch: epoch 0"):
             action()
 
 
@@ -323,7 +323,7 @@ def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Datas
             assert batch.text("__key__")[row] == mixed[int(number)].key
     drawn = Loader(mixed, columns=[columns.key()], order=Order(epoch_size=4000), batch_size=4000)
     assert abs(sum(sample < 103 for sample in samples_of(drawn)) - 2000) < 200
-    with pytest.raises(errors.InvalidArgument, match="^3 weights for 2 data sets: give one"):
+    with pytest.raises(errors.InvalidArgument, match="^3 weights for 2 data sets; give one"):
         shardwise.mix([ds, rich], [1, 2, 3])
     with pytest.raises(errors.InvalidArgument, match="^1 weight for 2 data sets: give one"):
         shardwise.mix([ds, rich], [1])
@@ -434,7 +434,7 @@ def test_a_state_within_batches_by_length(rich: shardwise.Dataset) -> None:
 
 def test_statistics(ds: shardwise.Dataset) -> None:
     loader = Loader(ds, columns=[columns.bytes("bin")], batch_size=10, threads=1)
-    assert loader.summary() == "nothing was loaded yet"
+    assert loader.summary() == "no batch was loaded yet"
     samples_of(loader)
     stats = loader.stats()
     assert (stats.batches, stats.samples, stats.bad_samples) == (11, 103, 0)
@@ -487,7 +487,7 @@ def test_stop_ends_a_wait_in_another_thread(ds: shardwise.Dataset) -> None:
     consumer = threading.Thread(target=consume)
     consumer.start()
     entered.wait()
-    with pytest.raises(errors.Unsupported, match="used by one thread at a time"):
+    with pytest.raises(errors.Unsupported, match="already in use"):
         loader.next()
     loader.stop()
     consumer.join()
@@ -501,7 +501,7 @@ def test_a_closed_loader_says_so(ds: shardwise.Dataset) -> None:
         batch = loader.next()
     assert batch is not None and len(batch) == 32
     for action in (loader.next, loader.stats, loader.prove, loader.state_dict, loader.start):
-        with pytest.raises(errors.InvalidArgument, match="the loader is closed; make another one"):
+        with pytest.raises(errors.InvalidArgument, match="the loader is closed; make another loader"):
             action()
     loader.stop()
     loader.close()
@@ -523,7 +523,7 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
     key = columns.key()
     cases: list[tuple[dict[str, Any], str]] = [
         ({"columns": [key], "batch_size": 0}, "the batch size is out of range: 0"),
-        ({"columns": [key, key]}, "two columns have one name: '__key__'"),
+        ({"columns": [key, key]}, "two columns have the same name: '__key__'"),
         ({"columns": [key], "threads": 2000}, "threads is 2000; it must be at most 1024"),
         ({"columns": [key], "prefetch": 2**31}, "prefetch is 2147483648; it must be at most 65536"),
         ({"columns": [key], "fetch_threads": 1025}, "fetch_threads is 1025; it must be at most 1024"),
@@ -565,12 +565,12 @@ def test_what_a_loader_cannot_do_is_named(ds: shardwise.Dataset) -> None:
     refused: list[tuple[Callable[[], Any], str]] = [
         (lambda: loader.set_epoch(-1), "epoch=-1; give a whole number"),
         (lambda: loader.epochs(1.5), "end=1.5; give a whole number"),  # type: ignore[arg-type]
-        (lambda: loader.load_state_dict({}), "state_dict={}; give what state_dict"),
+        (lambda: loader.load_state_dict({}), "state_dict={}; give the complete state_dict"),
         (lambda: loader.load_state_dict("sw2."), "state_dict='sw2.'"),  # type: ignore[arg-type]
         (lambda: loader.load_state_dict({"token": "t", "batches": -1}), "state_dict="),
         (
             lambda: loader.load_state_dict({**loader.state_dict(), "batches": 2**70}),
-            "state_dict={'batches': 1180591620717411303424, .*}; give what state_dict",
+            "state_dict={'batches': 1180591620717411303424, .*}; give the complete state_dict",
         ),
         (lambda: shardwise.mix(ds), "datasets="),  # type: ignore[arg-type]
         (lambda: shardwise.mix(["a.idx"]), "datasets='a.idx'"),  # type: ignore[list-item]
@@ -616,7 +616,7 @@ def test_sums_are_held_against_what_they_have_to_be(ds: shardwise.Dataset) -> No
         loader.prove()
     with pytest.raises(errors.InvalidArgument, match="no rank 2 of 2"):
         ranks.Reducer(2, 2, lambda words: words)
-    with pytest.raises(errors.InvalidArgument, match="both of local_rank"):
+    with pytest.raises(errors.InvalidArgument, match="local_rank and local_world_size"):
         ranks.Reducer(0, 2, lambda words: words, local_rank=0)
 
 
@@ -641,14 +641,14 @@ def test_a_loader_says_that_it_is_no_data_loader(ds: shardwise.Dataset) -> None:
     loader = Loader(ds, columns=[columns.key()])
     for name in ("dataset", "sampler", "batch_sampler"):
         assert not hasattr(loader, name)
-        with pytest.raises(AttributeError, match=f"has no '{name}': .*skip_first_batches"):
+        with pytest.raises(AttributeError, match=f"has no '{name}', .*skip_first_batches"):
             getattr(loader, name)
     with pytest.raises(AttributeError, match="^'Loader' object has no attribute 'nix'$"):
         loader.nix
 
 
 def test_a_loader_does_not_pickle(ds: shardwise.Dataset) -> None:
-    with pytest.raises(TypeError, match="does not pickle"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(Loader(ds, columns=[columns.key()]))
 
 
@@ -734,7 +734,7 @@ def test_where_a_state_was_loaded_a_loop_goes_on(ds: shardwise.Dataset) -> None:
     again = Loader(ds, **made)
     again.load_state_dict(state)
     assert taken(again, 1) == list(range(30, 40))
-    with pytest.warns(UserWarning, match="goes on behind the 1 batches"):
+    with pytest.warns(UserWarning, match="after the 1 batches"):
         assert taken(again) == list(range(40, 103))
     assert again.prove() == "epoch 0: 103 samples, each exactly once: proven"
     forced = Loader(ds, **made, restart=True)
@@ -750,7 +750,7 @@ def test_where_a_state_was_loaded_a_loop_goes_on(ds: shardwise.Dataset) -> None:
 def test_a_batch_that_a_loop_goes_on_behind_is_not_lost_silently(ds: shardwise.Dataset) -> None:
     loader = Loader(ds, columns=[columns.integer("cls")], batch_size=10, order=Order(seed=1))
     peeked = next(iter(loader))["cls"].tolist()
-    with pytest.warns(UserWarning, match=r"behind the 1 batches .* set_epoch\(0\) begins") as seen:
+    with pytest.warns(UserWarning, match=r"after the 1 batches .* set_epoch\(0\)") as seen:
         rest = taken(loader, 4)
     assert seen[0].filename == __file__
     with warnings.catch_warnings():
@@ -776,19 +776,19 @@ def test_a_loop_beside_one_that_is_not_at_its_end_is_warned_of(
     loader = Loader(ds, **made, order=Order(seed=1))
     alive = iter(loader)
     next(alive), next(alive)
-    with pytest.warns(UserWarning, match="behind the 2 batches that a loop before took") as seen:
+    with pytest.warns(UserWarning, match="after the 2 batches") as seen:
         assert sum(len(batch) for batch in loader) == 83
     assert seen[0].filename == __file__
     assert next(alive, None) is None
     side_by_side = Loader(ds, **made, order=Order(seed=1))
-    with pytest.warns(UserWarning, match="behind the 1 batches"):
+    with pytest.warns(UserWarning, match="after the 1 batches"):
         pairs = list(zip(side_by_side, side_by_side))
     assert len(pairs) == 5
     anew = Loader(ds, **made, order=Order("sequential"))
     alive = iter(anew)
     next(alive)
     assert taken(anew) == list(range(103))
-    with pytest.raises(errors.NotExact, match="a later loop began the epoch anew: epoch 0; make a Loader"):
+    with pytest.raises(errors.NotExact, match="a later loop .*epoch 0; "):
         next(alive)
     with pytest.raises(errors.NotExact, match="a later loop"):
         list(zip(anew, anew))
@@ -838,7 +838,7 @@ def test_an_option_of_a_dataloader_names_what_a_loader_has(
     with pytest.raises(TypeError, match="no option 'xyzzy'$"):
         Loader(ds, columns=[columns.integer("cls")], **nothing)
     order: Any = "sequential"
-    with pytest.raises(errors.InvalidArgument, match=re.escape('give a shardwise.Order, as Order("seq')):
+    with pytest.raises(errors.InvalidArgument, match=re.escape('give a shardwise.Order, e.g. Order("seq')):
         Loader(ds, columns=[columns.integer("cls")], order=order)
 
 

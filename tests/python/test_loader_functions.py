@@ -76,7 +76,7 @@ def test_what_is_not_as_declared_is_refused(ds: shardwise.Dataset) -> None:
         ("float32", (2,), np.zeros(3, np.float32), errors.BadField, r"\[3\] instead of \[2\]"),
         ("float32", (2,), b"1234", errors.BadField, "4 bytes of float32 instead of 8"),
         ("float32", None, b"12345", errors.BadField, "5 bytes of float32; give the bytes of whole"),
-        ("float32", (2,), None, errors.InvalidArgument, "a function gave no array: NoneType"),
+        ("float32", (2,), None, errors.InvalidArgument, "a function returned no array: NoneType"),
         ("uint8", (2,), np.zeros(2, np.int8), errors.InvalidArgument, "format 'b'"),
         ("int64", (), "text", ValueError, "text"),
     ]
@@ -182,7 +182,7 @@ def test_a_state_stands_before_what_raised(ds: shardwise.Dataset, threads: int) 
     state = ended.state_dict()
     assert state["batches"] == 1
     assert ended.next() is not None
-    with pytest.raises(errors.NotExact, match="^batches could not be made, and later ones were"):
+    with pytest.raises(errors.NotExact, match="batches are missing"):
         ended.state_dict()
     fails = False
     resumed = loader()
@@ -279,8 +279,8 @@ def one_argument(data: bytes) -> int:
     [
         (name_error, NameError, "undefined"),
         (import_error, ImportError, "no_such_module"),
-        (type_error, errors.BadField, r"none of the first 1\d\d samples is good: .*TypeError"),
-        (one_argument, errors.BadField, r"none of the first 1\d\d .*takes 1 positional"),
+        (type_error, errors.BadField, r"all of the first 1\d\d samples are bad: .*TypeError"),
+        (one_argument, errors.BadField, r"all of the first 1\d\d .*takes 1 positional"),
     ],
 )
 def test_a_mistake_in_a_decoder_is_no_bad_sample(
@@ -355,9 +355,9 @@ def test_masks_and_nulls_of_rows_are_refused(ds: shardwise.Dataset) -> None:
         options = {"dtype": "Float32"} if package == "pandas" else {}
         rows.append(getattr(module, make)([1.5, None], **options))
     for row in rows:
-        with pytest.raises(errors.InvalidArgument, match="a row is masked, or has nulls, which"):
+        with pytest.raises(errors.InvalidArgument, match="a mask or nulls"):
             one_batch(ds, columns.function("f", "float32", None, lambda s, r: row))
-        with pytest.raises(errors.InvalidArgument, match="a row is masked, or has nulls, which"):
+        with pytest.raises(errors.InvalidArgument, match="a mask or nulls"):
             one_batch(ds, columns.decoded("bin", "float32", None, lambda s, r: row))
 
     class Own(np.ndarray):
@@ -391,7 +391,7 @@ def test_a_function_may_not_use_the_loader(ds: shardwise.Dataset) -> None:
     loader = Loader(
         ds, columns=[columns.function("f", "int64", (), again)], batch_size=2, threads=0
     )
-    with pytest.raises(errors.Unsupported, match="from the functions of its columns"):
+    with pytest.raises(errors.Unsupported, match="functions of columns"):
         loader.next()
 
 
@@ -564,7 +564,7 @@ def test_numbers_are_not_cut_to_whole_ones(ds: shardwise.Dataset) -> None:
             one_batch(ds, column)
     empty = one_batch(ds, columns.function("f", "int32", None, lambda s, r: []), batch_size=2)
     assert [row.size for row in empty["f"]] == [0, 0]
-    with pytest.raises(errors.InvalidArgument, match="gave no bfloat16: float; NumPy has no such type"):
+    with pytest.raises(errors.InvalidArgument, match="no bfloat16: float; "):
         one_batch(ds, columns.function("f", "bfloat16", (), lambda s, r: 1.0))
 
 
@@ -639,5 +639,5 @@ def test_a_shared_generator_gives_each_sample_its_numbers_under_the_lock(
 
 
 def test_a_lock_is_true_or_false(ds: shardwise.Dataset) -> None:
-    with pytest.raises(errors.InvalidArgument, match="say True or False"):
+    with pytest.raises(errors.InvalidArgument, match="give True or False"):
         columns.function("x", "int64", (), lambda s, r: 0, lock=1)  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ from shardwise.transforms import (
 def media(corpus: Path) -> Path:
     folder = corpus / "corpus" / "media"
     if not folder.is_dir():
-        pytest.skip(f"no media at {folder}")
+        pytest.skip(f"needs media files; skipped because {folder} does not exist")
     return folder
 
 
@@ -182,11 +182,11 @@ def test_damage_is_forgiven_and_counted_unless_strict(tmp_path: Path, media: Pat
 
 def test_what_is_no_transform_is_named() -> None:
     for other in (len, {"resize": 4}, None):
-        with pytest.raises(errors.InvalidArgument, match="goes into columns.decoded"):
+        with pytest.raises(errors.InvalidArgument, match="columns.decoded"):
             columns.image("jpg", other)  # type: ignore[arg-type]
         with pytest.raises(errors.InvalidArgument, match="ImageDecoding"):
             columns.image("jpg", decoding=other)  # type: ignore[arg-type]
-        with pytest.raises(errors.InvalidArgument, match="goes into columns.decoded"):
+        with pytest.raises(errors.InvalidArgument, match="columns.decoded"):
             columns.video("mp4", transform=other)  # type: ignore[arg-type]
         for media in (columns.video, columns.video_times):
             with pytest.raises(errors.InvalidArgument, match="give a shardwise.transforms.VideoClip"):
@@ -215,9 +215,9 @@ def test_images_of_16_bits(tmp_path: Path) -> None:
     assert np.array_equal(batch["pgm"], np.broadcast_to(depth, (1, 3, 2, 3)))
     scaled = Loader(data, columns=[columns.image("pgm")], batch_size=1, order=Order(kind="sequential")).next()
     assert scaled is not None and scaled["pgm"][0, 0].tolist() == [[0, 1, 1], [4, 16, 255]]
-    with pytest.raises(errors.BadField, match="its values have 8 bits, and uint16"):
+    with pytest.raises(errors.BadField, match="its values have 8 bits, but uint16"):
         Loader(data[1:], columns=[columns.image("pgm", kept)]).next()
-    with pytest.raises(errors.InvalidArgument, match="resize is given, and type is uint16"):
+    with pytest.raises(errors.InvalidArgument, match="resize is given, but type uint16"):
         columns.image("pgm", ImageTransform(resize=4, type="uint16"))
     with pytest.raises(errors.InvalidArgument, match="videos are decoded to 8 bits"):
         columns.video("mp4", transform=kept)
@@ -273,8 +273,7 @@ def test_a_package_without_video_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(errors.Unsupported) as raised:
         columns.video("mp4")
     assert str(raised.value) == (
-        "there are no columns of videos and sounds: this package was built without FFmpeg's "
-        "libraries; build it where they are installed"
+        "this package was built without FFmpeg, which columns of videos and sounds need; build it where FFmpeg's libraries are installed"
     )
 
 

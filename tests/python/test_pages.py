@@ -47,7 +47,7 @@ def test_there_are_pages() -> None:
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
     for module in NEEDS.get(page.name, []):
         if importlib.util.find_spec(module) is None:
-            pytest.skip(f"no {module}")
+            pytest.skip(f"needs {module}; skipped because it is not installed")
     if page.name in FROM_NOTHING:
         run_all(page, tmp_path)
         return
@@ -67,7 +67,7 @@ def run_all(page: Path, folder: Path) -> None:
     path = os.pathsep.join([str(beside), os.environ["PATH"]])
     languages = "python|sh" if page.parent.name == "docs" else "python"
     if "sh" in languages and shutil.which("shardwise", path=path) is None:
-        pytest.skip("no program shardwise")
+        pytest.skip("needs the program shardwise; skipped because it is not installed")
     script = ["import subprocess"]
     for language, code in re.findall(
         rf"^```({languages})\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
@@ -91,7 +91,7 @@ def run_all(page: Path, folder: Path) -> None:
 def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
     for module in NEEDS.get(f"{name}.ipynb", []):
         if importlib.util.find_spec(module) is None:
-            pytest.skip(f"no {module}")
+            pytest.skip(f"needs {module}; skipped because it is not installed")
     notebook = json.loads((ROOT / f"examples/{name}.ipynb").read_text())
     assert not any(cell.get("outputs") for cell in notebook["cells"])
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]

@@ -159,5 +159,5 @@ def test_classes_that_functions_make_are_final() -> None:
         len(Derived())
     empty = shardwise.Dataset.__new__(shardwise.Dataset)
     for call in (len, lambda ds: ds[0], lambda ds: "a" in ds):
-        with pytest.raises(TypeError, match="this Dataset was not made: no __init__"):
+        with pytest.raises(TypeError, match="this Dataset .*__init__"):
             call(empty)

@@ -53,7 +53,7 @@ def test_words_of_ranks_add_up() -> None:
 def test_what_has_a_length_is_enough() -> None:
     assert list(Sampler([0] * 10, Order("sequential"))) == list(range(10))
     assert list(Sampler(0)) == []
-    with pytest.raises(ValueError, match="cannot be -1"):
+    with pytest.raises(ValueError, match="is -1"):
         Sampler(-1)
     with pytest.raises(TypeError):
         Sampler(1.5)
@@ -148,8 +148,7 @@ def test_a_number_of_a_state_that_can_be_none_is_named(entry: str, number: Any) 
     with pytest.raises(errors.InvalidArgument) as raised:
         at.load_state_dict({**state, entry: number})
     assert str(raised.value) == (
-        f"this is no state of a sampler's iterator: its {entry} is {number}; give what its "
-        "state_dict() returned"
+        f"not a state of a sampler's iterator: its {entry} is {number}; give the result of its state_dict()"
     )
     assert at.state_dict() == state
 

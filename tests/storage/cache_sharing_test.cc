@@ -59,7 +59,8 @@ uid_t file_owner(const std::string& path) {
 }
 
 #define SHARDWISE_NEEDS_ROOT() \
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user"
+  if (::geteuid() != 0)        \
+  GTEST_SKIP() << "needs root, to act as another user; skipped because this user is not root"
 
 class CacheSharingTest : public test::ServedShardsTest {
  protected:
@@ -136,8 +137,8 @@ TEST_F(CacheSharingTest, AReadOnlyCacheReadsAndWritesNothing) {
   EXPECT_THAT(cache->verify().damaged, IsEmpty());
   EXPECT_EQ(error_code([&] { read(*cache, 1); }), ErrorCode::kUnsupported);
   EXPECT_THAT(error_text([&] { read(*cache, 1); }),
-              AllOf(HasSubstr("the shard is not in the cache, which is only read"),
-                    HasSubstr("/1.tar"), HasSubstr("Dataset::Access::kRange")));
+              AllOf(HasSubstr("read-only cache"), HasSubstr("/1.tar"),
+                    HasSubstr("Dataset::Access::kRange")));
   std::optional<ShardFetch> fetch;
   EXPECT_EQ(CacheAccess::begin_ahead(*cache, request(1), 0, nullptr, fetch), Ahead::kPresent);
   EXPECT_THAT(error_text([&] { cache->prune(0); }), HasSubstr("ShardCache::Options::read_only"));
@@ -186,9 +187,9 @@ TEST_F(CacheSharingTest, AFolderThatThisUserCannotWriteIsOnlyRead) {
     if (!cache->is_read_only()) return "it is not read only";
     if (read(*cache, 0) != body(0)) return "other bytes";
     const std::string text = error_text([&] { read(*cache, 1); });
-    if (text.find("which is only read") == std::string::npos) return text;
+    if (text.find("read-only cache") == std::string::npos) return text;
     const std::string pruned = error_text([&] { cache->prune(0); });
-    if (pruned.find("may not write to it") == std::string::npos) return pruned;
+    if (pruned.find("ask the owner") == std::string::npos) return pruned;
     return "";
   });
   EXPECT_EQ(child.wait(), "");
@@ -575,9 +576,7 @@ TEST_F(CacheSharingTest, ALockOfWhoeverHadTheFileOpenIsWaitedForAndNamed) {
        {std::uint64_t{0}, detail::fetch_byte(CacheAccess::name_of(request(1)))}) {
     ASSERT_TRUE(stranger.try_lock_byte(byte, false));
     EXPECT_THAT(error_text([&] { read(*cache, 1); }),
-                AllOf(HasSubstr(byte == 0 ? "a process does not finish making room"
-                                          : "the lock of the shard is held by no user of the "
-                                            "shard cache"),
+                AllOf(HasSubstr(byte == 0 ? "timed out" : "holds the shard's lock"),
                       HasSubstr("(process " + std::to_string(::getpid()))));
     stranger.unlock_byte(byte);
   }

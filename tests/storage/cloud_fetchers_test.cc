@@ -80,8 +80,7 @@ TEST(SigningTest, Rs256IsThatOfTheRfc) {
       "eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0i"
       "gcN_IoypGlUPQGe77Rw");
   EXPECT_EQ(error_text([] { rs256("no key", "text", "key of the Google service account"); }),
-            "the key of the Google service account is malformed; copy it again from where it was "
-            "made");
+            "the key of the Google service account is malformed; copy it again from its source");
 }
 
 // The vectors of RFC 4231, test cases 1 and 2, and of RFC 4648, section 10.
@@ -364,10 +363,10 @@ TEST_F(CloudTest, AnExternalAccountOfGooglesThatCannotBeReadIsAnError) {
   };
   const std::string sts = server_.url("/sts");
   EXPECT_THAT(text(R"({"environment_id":"aws1","url":"http://x"})", sts),
-              HasSubstr("an external account of this kind is not read: '"));
+              HasSubstr("an external account of this type is not supported: '"));
   EXPECT_THAT(text(R"({"executable":{"command":"x"}})", sts), HasSubstr("not AWS's service"));
   EXPECT_THAT(text(R"({"file":"/none"})", sts),
-              HasSubstr("found no token of the other provider: '/none'"));
+              HasSubstr("the response of the other provider has no token: '/none'"));
   EXPECT_THAT(
       text(R"({"file":"/none"})", "http://elsewhere.example/sts"),
       HasSubstr("a token would be sent without encryption: 'http://elsewhere.example/sts'"));
@@ -402,7 +401,7 @@ TEST_F(CloudTest, GoogleCredentialsThatAreNotReadAreErrors) {
   environment_.set("GOOGLE_APPLICATION_CREDENTIALS", home_ / "c.json");
   test::write_file(home_ / "c.json", R"({"type":"gdch_service_account"})");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
-              HasSubstr("Google credentials of this kind are not read: '"));
+              HasSubstr("Google credentials of this type are not supported: '"));
   test::write_file(home_ / "c.json", R"({"type":"external_account"})");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("(it has no token_url)"));
   test::write_file(home_ / "c.json", R"({"type":"service_account","client_email":"x"})");
@@ -481,8 +480,8 @@ TEST_F(CloudTest, AzuresRefusalOfAnotherClockIsNamed) {
   server_.serve("/acc/box/x",
                 {.statuses = {403}, .extra_headers = "Date: Sat, 03 Feb 2001 04:05:06 GMT\r\n"});
   EXPECT_THAT(error_text([&] { fetched("az://box/x"); }),
-              AllOf(HasSubstr("; set the clock: this machine's says 20"),
-                    HasSubstr("the server's 2001-02-03T04:05:06Z")));
+              AllOf(HasSubstr("; set this machine's clock, which is at 20"),
+                    HasSubstr("the server's is at 2001-02-03T04:05:06Z")));
 }
 
 TEST_F(CloudTest, AzuresCredentialsStayWithTheAccountsHost) {
@@ -555,8 +554,7 @@ TEST_F(CloudTest, TheHubIsReadByItsTokenWhichStaysWithTheHub) {
   EXPECT_EQ(sent("authorization"), "Bearer kept");
   answer("GET /hub/o/n/resolve/refs%2Fpr%2F1/x", "", 401);
   EXPECT_THAT(error_text([&] { fetched("hf://o/n@refs%2Fpr%2F1/x"); }),
-              AllOf(HasSubstr("check the token, and whether the repository grants it access"),
-                    Not(HasSubstr("kept"))));
+              AllOf(HasSubstr("check the token"), Not(HasSubstr("kept"))));
 }
 
 // Each node of a CDN may have its own ETag, so the version is the one that the Hub names.
@@ -584,7 +582,7 @@ TEST_F(CloudTest, TheHubsVersionIsThatOfItsRedirectAndNotOfTheNode) {
     EXPECT_EQ(part.bytes, body.substr(10, 10));
     EXPECT_EQ(error_text([&] { fetchers.fetch({.url = url, .validator = "\"old\""}, part); }),
               "the file changed at its source: 'hf://datasets/o/n/x.tar' (version '\"old\"' then, "
-              "'\"sha\"' now); run `shardwise index` again, or put back what was indexed");
+              "'\"sha\"' now); run `shardwise index` again, or restore the old file");
   }
 }
 

@@ -66,16 +66,12 @@ TEST_F(HttpAccessTest, HeadersThatWouldChangeTheRequestAreRefused) {
   for (const char* header : {"", "X", ": y", "X:", "X: ", "a b: c", "X: a\r\nY: b", "Host: other",
                              "range: bytes=0-1", "If-Match: x", "Accept-Encoding: gzip"}) {
     options_.headers = {header};
-    EXPECT_EQ(error_text([&] { Fetchers{options_}; }),
-              "the option is not valid: Fetchers::Options::headers; write each as 'Name: value', "
-              "and leave Host and Range to Shardwise")
+    EXPECT_THAT(error_text([&] { Fetchers{options_}; }), HasSubstr("Fetchers::Options::headers"))
         << header;
   }
   options_.headers = {};
   options_.moved = {{"data", "https://new/data"}};
-  EXPECT_EQ(error_text([&] { Fetchers{options_}; }),
-            "the option is not valid: Fetchers::Options::moved; give two URLs, as https://old/data "
-            "and https://new/data");
+  EXPECT_THAT(error_text([&] { Fetchers{options_}; }), HasSubstr("Fetchers::Options::moved"));
   options_.moved = {};
   options_.max_connections_per_host = -1;
   EXPECT_THAT(error_text([&] { Fetchers{options_}; }), HasSubstr("max_connections_per_host"));
@@ -112,8 +108,8 @@ TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryption) {
   EXPECT_TRUE(server_.requests().empty());
   options_.bearer_token_loopback = true;
   EXPECT_EQ(error_text([&] { fetched("http://user.example:1/x.tar"); }),
-            "the bearer token is not sent without encryption: 'http://user.example:1/x.tar'; name "
-            "the shards by https");
+            "the bearer token is not sent without encryption: 'http://user.example:1/x.tar'; use "
+            "https URLs");
 }
 
 TEST_F(HttpAccessTest, AFileThatHoldsNoTokenIsAnError) {
@@ -125,8 +121,8 @@ TEST_F(HttpAccessTest, AFileThatHoldsNoTokenIsAnError) {
   for (const std::string text : {"", "\n\n", "two sesame", "\x01", "\xC3\xA4"}) {
     test::write_file(home_ / "token", text);
     EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
-              "the file holds no bearer token: '" + (home_ / "token") +
-                  "'; write the token alone into its first line");
+              "the file has no bearer token: '" + (home_ / "token") +
+                  "'; write only the token, on its first line");
   }
 }
 
@@ -190,7 +186,7 @@ TEST_F(HttpAccessTest, ANetrcFileThatIsNoTextIsAnError) {
   options_.netrc_file = home_ / "pipe";
   ASSERT_EQ(::mkfifo(options_.netrc_file.c_str(), 0600), 0);
   EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
-            "the netrc file is a pipe, and is read for each request: '" + options_.netrc_file +
+            "the netrc file is a pipe, but must be read for each request: '" + options_.netrc_file +
                 "'; name a file");
   options_.netrc_file = "/dev/null";
   EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
@@ -236,7 +232,7 @@ TEST_F(HttpAccessTest, FilesAreFetchedFromWhereTheyAreToday) {
        {"", "//h/x.tar?sig=sesame", "h/x.tar?sig=sesame", " http://me:sesame@h"}) {
     options_.resolve = [&](const std::string&) { return none; };
     EXPECT_THAT(error_text([&] { fetched("http://old.example/data/x.tar?Signature=sesame"); }),
-                AllOf(HasSubstr("the resolver gave no URL: for 'http://old.example/data/x.tar"),
+                AllOf(HasSubstr("the resolver returned no URL: for 'http://old.example/data/x.tar"),
                       Not(HasSubstr("sesame"))));
   }
   options_.resolve = [](const std::string&) -> std::string { throw std::runtime_error("no"); };

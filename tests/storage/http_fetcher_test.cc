@@ -177,7 +177,7 @@ TEST_F(HttpFetcherTest, BringsRanges) {
 TEST_F(HttpFetcherTest, ARangeBeyondTheEndIsAnError) {
   const std::string url = serve({.body = "12345"});
   EXPECT_THAT(text_of({.url = url, .range = {3, 9}}),
-              HasSubstr("(the file has 5 bytes, and the range ends at byte 9); index it again"));
+              HasSubstr("(the file has 5 bytes, but the range ends at byte 9); index it again"));
   EXPECT_THAT(text_of({.url = url, .range = {6, std::nullopt}}), HasSubstr("HTTP status 416"));
   serve({.body = "12345", .has_ranges = false});
   EXPECT_THAT(text_of({.url = url, .range = {0, 9}}), HasSubstr("the file has 5 bytes"));
@@ -188,8 +188,8 @@ TEST_F(HttpFetcherTest, AServerWithoutRangesGivesOnlyPartsFromTheStart) {
   const std::string url = serve({.body = body, .has_ranges = false});
   EXPECT_TRUE(same(fetched({.url = url, .range = {0, 1000}}), body.substr(0, 1000)));
   EXPECT_THAT(text_of({.url = url, .range = {1, 1000}}),
-              HasSubstr("(the server sent the whole file where a part was asked for); read it "
-                        "through a shard cache, or from a server that supports range requests"));
+              HasSubstr("(the server sent the whole file instead of the requested part); use a "
+                        "shard cache, or a server that supports range requests"));
 }
 
 TEST_F(HttpFetcherTest, AnswersWithAnotherPartAreRefused) {
@@ -206,7 +206,7 @@ TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   const Fetcher::Request request{.url = url, .validator = "\"v1\""};
   EXPECT_EQ(text_of(request), "the file changed at its source: '" + url +
                                   "' (version '\"v1\"' then, '\"v2\"' now); run `shardwise index` "
-                                  "again, or put back what was indexed");
+                                  "again, or restore the old file");
   EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
   EXPECT_EQ(error_code([&] { fetchers_.stat(request); }), ErrorCode::kStaleIndex);
   EXPECT_EQ(fetched({.url = url, .validator = "\"v2\""}), "new");
@@ -233,8 +233,9 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
   with_password.insert(url.find("//") + 2, "me:wrong@");
   for (const std::string& asked : {with_password, url + "?X-Amz-Date=1&X-Amz-Signature=2"}) {
     serve({.body = "x", .statuses = {403}});
-    EXPECT_THAT(text_of({.url = asked}),
-                HasSubstr("; check user and password, or whether a signed URL has expired"));
+    EXPECT_THAT(
+        text_of({.url = asked}),
+        HasSubstr("; check the user and the password, or whether a signed URL has expired"));
   }
   EXPECT_EQ(code_of({.url = server_.url("/none")}), ErrorCode::kNotFound);
   EXPECT_THAT(error_text([&] { fetchers_.stat({.url = server_.url("/none")}); }),
@@ -430,7 +431,7 @@ TEST_F(HttpFetcherTest, Row11_ACutWithoutRangesOrValidatorStartsAgain) {
 
     StringSink stubborn(false);
     EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
-                AllOf(HasSubstr("(the transfer was cut, and the server "),
+                AllOf(HasSubstr("(the transfer was interrupted"),
                       HasSubstr("fetch it again from its start")));
   }
 }
@@ -465,13 +466,14 @@ TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
 TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
   const std::string body = some_bytes(10'000);
   EXPECT_EQ(code_of({.url = serve({.body = body, .length_error = 100})}), ErrorCode::kFetch);
-  EXPECT_THAT(text_of({.url = serve({.body = body, .length_error = -100})}),
-              HasSubstr("(the server sent more bytes than it announced); the server or a proxy "
-                        "before it is at fault"));
+  EXPECT_THAT(
+      text_of({.url = serve({.body = body, .length_error = -100})}),
+      HasSubstr(
+          "(the server sent more bytes than it announced); check the server and its proxies"));
   EXPECT_THAT(text_of({.url = serve({.body = body, .excess = "more"})}),
               HasSubstr("more bytes than it announced"));
   EXPECT_THAT(text_of({.url = serve({.body = body, .has_length = false})}),
-              HasSubstr("(the answer has no length, so that a truncated one would go unnoticed)"));
+              HasSubstr("(the response has no length, so truncation could not be detected)"));
   EXPECT_EQ(code_of({.url = serve({.body = body, .extra_headers = "Content-Length: 77\r\n"})}),
             ErrorCode::kFetch);
 }
@@ -543,7 +545,7 @@ TEST(HttpDownloadTest, AnAnswerWithoutALengthMayNotTakeForever) {
   HttpDownload short_of_time(request, sink, versions, std::chrono::milliseconds(-1));
   short_of_time.begin(answer);
   EXPECT_THAT(error_text([&] { short_of_time.write("more"); }),
-              HasSubstr("'http://h/x.tar' (the answer has no length, and no end after "));
+              HasSubstr("'http://h/x.tar' (the response has no length, and did not end after "));
   EXPECT_TRUE(short_of_time.is_endless()) << "so that it is not begun again";
   HttpDownload patient(request, sink, versions, std::chrono::hours(1));
   patient.begin(answer);
@@ -560,18 +562,17 @@ TEST_F(HttpFetcherTest, ContentEncodingIsNamedWhereItMayBeTheCause) {
   const std::string gzip = "Content-Encoding: gzip\r\n";
   const std::string url = serve({.body = "12345", .etag = "W/\"v1\"", .extra_headers = gzip});
   EXPECT_THAT(text_of({.url = url, .validator = "\"v1\""}),
-              AllOf(HasSubstr("version '\"v1\"' then, 'W/\"v1\"' now); the answer has "
-                              "Content-Encoding: gzip: let the server"),
+              AllOf(HasSubstr("version '\"v1\"' then, 'W/\"v1\"' now); the response has "
+                              "Content-Encoding: gzip: configure the server"),
                     Not(HasSubstr("index` again"))));
   serve({.body = "12345", .has_ranges = false, .extra_headers = gzip});
   EXPECT_THAT(text_of({.url = url, .range = {1, 3}}),
-              HasSubstr("the whole file where a part was asked for; the answer has "
-                        "Content-Encoding: gzip)"));
+              HasSubstr("the response has Content-Encoding: gzip)"));
   serve({.body = "12345", .extra_headers = gzip});
   EXPECT_THAT(text_of({.url = url, .range = {1, 30}}),
-              HasSubstr("ends at byte 30; the answer has Content-Encoding: gzip)"));
+              HasSubstr("ends at byte 30; the response has Content-Encoding: gzip)"));
   serve({.body = "12345", .extra_headers = gzip, .has_length = false});
-  EXPECT_THAT(text_of({.url = url}), HasSubstr("would go unnoticed; the answer has Content-Enc"));
+  EXPECT_THAT(text_of({.url = url}), HasSubstr("; the response has Content-Enc"));
   serve({.body = "12345",
          .has_ranges = false,
          .extra_headers = "x-goog-stored-content-encoding: gzip\r\n"});
@@ -581,18 +582,16 @@ TEST_F(HttpFetcherTest, ContentEncodingIsNamedWhereItMayBeTheCause) {
   // reader supports is an error.
   EXPECT_EQ(fetched({.url = serve({.body = "12345", .extra_headers = gzip})}), "12345");
   serve({.body = "12345", .extra_headers = "Content-Encoding: BR\r\n"});
-  EXPECT_THAT(text_of({.url = url}),
-              HasSubstr("(the answer has Content-Encoding: br); let the server, and the proxies"));
+  EXPECT_THAT(text_of({.url = url}), HasSubstr("(the response has Content-Encoding: br); "));
 }
 
 TEST_F(HttpFetcherTest, AServerThatGivesSeveralVersionsIsTold) {
   const std::string url = serve({.body = "12345", .has_many_nodes = true});
   const std::string version = fetchers_.stat({.url = url}).validator;
-  EXPECT_THAT(
-      text_of({.url = url, .validator = version}),
-      AllOf(HasSubstr("the file changed at its source: "),
-            HasSubstr("(version '\"node-1\"' then, '\"node-"),
-            HasSubstr(" now); the server named both within seconds, with the same size: ")));
+  EXPECT_THAT(text_of({.url = url, .validator = version}),
+              AllOf(HasSubstr("the file changed at its source: "),
+                    HasSubstr("(version '\"node-1\"' then, '\"node-"),
+                    HasSubstr("within seconds, with the same size")));
   // If the sizes differ, the file was replaced.
   serve({.body = "12345", .etag = "\"v1\""});
   fetchers_.stat({.url = url});
@@ -685,8 +684,7 @@ TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
   EXPECT_EQ(fetched({.url = server_.url("/5")}), "here");
   EXPECT_EQ(server_.requests().back().target, "/x.tar?q=1");
   EXPECT_THAT(text_of({.url = server_.url("/6")}), HasSubstr("(more than 5 redirects)"));
-  EXPECT_THAT(text_of({.url = server_.url("/loop")}),
-              HasSubstr("(more than 5 redirects); the server redirects in circles"));
+  EXPECT_THAT(text_of({.url = server_.url("/loop")}), HasSubstr("(more than 5 redirects)"));
 }
 
 // Fault under test: tests/faults.md 14.
@@ -747,7 +745,7 @@ TEST_F(HttpFetcherTest, AServerThatIsNotThereIsNamed) {
   const std::string url = "http://127.0.0.1:" + std::to_string(port) + "/x.tar";
   EXPECT_THAT(text_of({.url = url}),
               AllOf(StartsWith("cannot fetch: '" + url + "' ("),
-                    HasSubstr(", after 3 attempts); check the host's name and port")));
+                    HasSubstr(", after 3 attempts); check the host's name")));
 }
 
 TEST_F(HttpFetcherTest, ConnectionsAreKept) {
@@ -848,8 +846,9 @@ TEST(FetchersTest, OnlyKnownSchemesAreBrought) {
       text("ftp://b/x?k=sesame"),
       "no fetcher is registered for the scheme 'ftp': 'ftp://b/x?k=***'; use http, https, s3, "
       "gs, az, hf or file, or add a fetcher (Fetchers::add)");
-  EXPECT_EQ(text("train.tar"),
-            "the text is not a URL: 'train.tar'; a local file is read in place, not fetched");
+  EXPECT_EQ(
+      text("train.tar"),
+      "the text is not a URL: 'train.tar'; write scheme://host/path; local files are not fetched");
 }
 
 TEST(FetchersTest, UsersAddTheirOwn) {

@@ -72,7 +72,7 @@ TEST_F(PipeFetcherTest, Row43_NoCommandRunsUnlessAllowed) {
   for (const std::string command : {"pipe:touch ", "PIPE:touch ", "|touch "}) {
     const Fetcher::Request request{.url = command + sentinel};
     EXPECT_EQ(error_text([&] { cautious.fetch(request, sink); }),
-              "a pipe: URL is a command, and is not run: 'pipe:touch ***'; give "
+              "a pipe: URL is a command, and commands are not run: 'pipe:touch ***'; give "
               "Fetchers::Options::allow_pipe if you wrote the URL yourself");
     EXPECT_EQ(error_code([&] { cautious.stat(request); }), ErrorCode::kUnsupported);
   }
@@ -105,7 +105,7 @@ TEST_F(PipeFetcherTest, BringsWhatTheCommandPrints) {
   EXPECT_EQ(fetched({.url = "pipe:cat"}), "");  // standard input is empty
   EXPECT_EQ(fetchers_.stat({.url = url}).size_bytes, std::nullopt);
   EXPECT_THAT(text_of({.url = url, .range = {0, 2'000'001}}),
-              HasSubstr("(the command gave 2,000,000 bytes)"));
+              HasSubstr("(the command wrote only 2,000,000 bytes)"));
 }
 
 TEST_F(PipeFetcherTest, ARangeThatIsFullEndsTheCommand) {
@@ -117,16 +117,15 @@ TEST_F(PipeFetcherTest, AFailureIsToldWithItsStatusAndLastWords) {
   EXPECT_THAT(
       text_of({.url = "pipe:cat " + missing}),
       AllOf(HasSubstr("cannot fetch: 'pipe:cat ***' (the command ended with status 1: 'cat: "),
-            HasSubstr("); run it by hand to see what is wrong")));
-  EXPECT_EQ(
-      text_of({.url = "pipe:sh -c 'echo a >&2; printf \"b\\tc\\n\" >&2; exit 7'"}),
-      "cannot fetch: 'pipe:sh ***' (the command ended with status 7: 'b\\tc'); run it by hand "
-      "to see what is wrong");
+            HasSubstr("); run it by hand to find the cause")));
+  EXPECT_EQ(text_of({.url = "pipe:sh -c 'echo a >&2; printf \"b\\tc\\n\" >&2; exit 7'"}),
+            "cannot fetch: 'pipe:sh ***' (the command ended with status 7: 'b\\tc'); run it by "
+            "hand to find the cause");
   EXPECT_THAT(text_of({.url = "pipe:sh -c 'kill -9 $$'"}),
               HasSubstr("(the command was killed by signal 9)"));
   EXPECT_THAT(text_of({.url = "pipe:no-such-program-here --token sesame"}),
               AllOf(HasSubstr("'pipe:no-such-program-here ***' (the command cannot be run: "),
-                    HasSubstr("there is no shell"), Not(HasSubstr("sesame"))));
+                    HasSubstr("without a shell"), Not(HasSubstr("sesame"))));
 }
 
 TEST_F(PipeFetcherTest, CancelEndsTheCommand) {

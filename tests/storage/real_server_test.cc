@@ -68,7 +68,8 @@ class NginxTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto program = test::find_program("nginx");
-    if (!program) GTEST_SKIP() << "no nginx in PATH (the package nginx-light)";
+    if (!program)
+      GTEST_SKIP() << "needs nginx (the package nginx-light); skipped because it is not in PATH";
     write_certificate(dir_ / "key.pem", dir_ / "cert.pem");
     port_ = test::free_port();
     do tls_port_ = test::free_port();
@@ -155,14 +156,13 @@ TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
   put("private/x.tar", "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = url("/none.tar")}); }),
               HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
-  EXPECT_THAT(
-      error_text([&] { fetched({.url = url("/private/x.tar")}); }),
-      HasSubstr("(HTTP status 401, after 1 attempt); the URL has no password and no "
-                "signature, and an index keeps none: say who asks (Fetchers::Options: moved, "));
+  EXPECT_THAT(error_text([&] { fetched({.url = url("/private/x.tar")}); }),
+              HasSubstr("(HTTP status 401, after 1 attempt); the URL has no password or signature; "
+                        "add credentials (Fetchers::Options: moved, "));
   const std::string rest = "@localhost:" + std::to_string(port_) + "/private/x.tar";
   EXPECT_EQ(fetched({.url = "http://user:sesame" + rest}), "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = "http://user:wrong" + rest}); }),
-              AllOf(HasSubstr("HTTP status 401"), HasSubstr("check user and password"),
+              AllOf(HasSubstr("HTTP status 401"), HasSubstr("check the user and the password"),
                     ::testing::Not(HasSubstr("wrong"))));
 }
 
@@ -170,10 +170,10 @@ TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
 TEST_F(NginxTest, Row14_NoRedirectLeavesEncryption) {
   put("x.tar", "plain");
   EXPECT_EQ(fetched({.url = url("/down")}), "plain");
-  EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/down")}); }),
-              HasSubstr("(redirected to 'http://localhost:" + std::to_string(port_) +
-                        "/x.tar', which is not encrypted); give the file's own URL if you trust "
-                        "it"));
+  EXPECT_THAT(
+      error_text([&] { fetched({.url = tls_url("/down")}); }),
+      HasSubstr("(redirected to 'http://localhost:" + std::to_string(port_) +
+                "/x.tar', which is not encrypted); if you trust the file's own URL, name it"));
 }
 
 TEST_F(NginxTest, CertificatesAreChecked) {
@@ -181,13 +181,12 @@ TEST_F(NginxTest, CertificatesAreChecked) {
   const std::string by_address = "https://127.0.0.1:" + std::to_string(tls_port_) + "/x.tar";
   EXPECT_EQ(error_code([&] { fetched({.url = by_address}); }), ErrorCode::kFetch);
   options_.ca_file = "";
-  EXPECT_THAT(
-      error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-      AnyOf(HasSubstr(", after 1 attempt); if the certificate is of your own authority, "
-                      "name it (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
-            HasSubstr(", after 1 attempt); no authorities' certificates were found: install "
-                      "the package ca-certificates, or name them (SSL_CERT_FILE, "
-                      "Fetchers::Options::ca_file)")));
+  EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
+              AnyOf(HasSubstr(", after 1 attempt); if your own authority signed the certificate, "
+                              "name the authority (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
+                    HasSubstr(", after 1 attempt); install the package ca-certificates, or name a "
+                              "file of authorities (SSL_CERT_FILE, "
+                              "Fetchers::Options::ca_file)")));
   options_.ca_file = dir_ / "none.pem";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
               HasSubstr("check Fetchers::Options::ca_file, which is '" + (dir_ / "none.pem")));
@@ -210,8 +209,8 @@ TEST_F(NginxTest, TheEnvironmentNamesAuthorities) {
   std::filesystem::create_directory(folder);
   environment_.set("SSL_CERT_DIR", folder);
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-              HasSubstr("if the certificate is of your own authority, add it to '" + folder +
-                        "', which SSL_CERT_DIR names"));
+              HasSubstr("if your own authority signed the certificate, add the authority to '" +
+                        folder + "', which SSL_CERT_DIR names"));
   std::filesystem::create_symlink(dir_ / "cert.pem", folder + "/" + subject_hash() + ".0");
   EXPECT_EQ(fetched({.url = tls_url("/x.tar")}), "here");
 }
@@ -225,15 +224,17 @@ TEST_F(NginxTest, OnlyAuthoritiesThatAreNamedAreTrusted) {
   environment_.set("SSL_CERT_DIR", folder);
   options_.ca_file = dir_ / "other.pem";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-              HasSubstr("if the certificate is of your own authority, add it to '" +
+              HasSubstr("if your own authority signed the certificate, add the authority to '" +
                         (dir_ / "other.pem") + "', which Fetchers::Options::ca_file names"));
 }
 
 // faults.md 43: whatever the URL contains, fetching over http starts no program.
 TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const auto strace = test::find_program("strace");
-  if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's leak check does not run under strace";
+  if (!strace) GTEST_SKIP() << "needs strace; skipped because it is not in PATH";
+  if (test::kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because their leak check does not "
+                    "run under strace";
   const test::TempDir dir;
   test::TestHttpServer server;
   server.serve("/x.tar", {.body = test::some_bytes(500'000), .cut_after = 200'000});
@@ -258,7 +259,7 @@ TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const std::string trace =
       std::filesystem::exists(dir / "trace") ? test::read_file(dir / "trace") : "";
   if (trace.find("exec") == std::string::npos)
-    GTEST_SKIP() << "strace is not allowed to trace here";
+    GTEST_SKIP() << "needs strace; skipped because it is not allowed to trace here";
   EXPECT_EQ(code, 0);
   std::istringstream lines(trace);
   std::vector<std::string> execs;

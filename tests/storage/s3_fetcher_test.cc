@@ -162,8 +162,7 @@ TEST_F(S3FetcherTest, KeysAreBytes) {
 TEST_F(S3FetcherTest, DotsAsAPartOfAKeyNeedThatNobodySigns) {
   for (const std::string key : {"a/../b", "./a", "a/.", ".."}) {
     EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/" + key}); }),
-                AllOf(HasSubstr("a signed request cannot name a key with the part '"),
-                      HasSubstr("': 's3://bucket/" + key + "'"),
+                AllOf(HasSubstr("a key with the part '"), HasSubstr("': 's3://bucket/" + key + "'"),
                       HasSubstr("copy the object to another key")));
   }
   EXPECT_TRUE(server_.requests().empty());
@@ -233,11 +232,10 @@ TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
             "O|s4||o-1|http://o|Fetchers::S3Options");
 
   EXPECT_THAT(error_text([&] { found({.profile = "none"}); }),
-              HasSubstr("the S3 profile does not exist: 'none'; name one that is in '"));
+              HasSubstr("the S3 profile does not exist: 'none'; name a profile of '"));
   EXPECT_EQ(error_text([&] { found({.access_key_id = "x"}); }),
-            "one of the two S3 keys is missing: Fetchers::S3Options; give both the access key id "
-            "and the secret "
-            "access key, or neither");
+            "one of the two S3 keys is missing: Fetchers::S3Options; set both the access key id "
+            "and the secret access key, or neither");
 }
 
 /// Answers requests for a listing of `keys`, with `page_size` keys per page.
@@ -312,8 +310,8 @@ TEST_F(S3FetcherTest, WhatIsNoListIsAnError) {
     return error_text([&] { (void)Fetchers(options_).list({.url = "s3://bucket/d/"}); });
   };
   EXPECT_EQ(error(),
-            "cannot fetch: 's3://bucket/d/' (the server did not send a list); check that it speaks "
-            "the protocol of the scheme");
+            "cannot fetch: 's3://bucket/d/' (the server did not send a list); check that the "
+            "server speaks the protocol of the scheme");
   text =
       "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>p"
       "</NextContinuationToken></ListBucketResult>";
@@ -328,11 +326,9 @@ TEST(ListTest, OtherSchemesSayThatTheyCannot) {
   for (const char* url : {"https://host/d/", "file:///d/"}) {
     const auto call = [&] { (void)Fetchers().list({.url = url}); };
     EXPECT_EQ(error_code(call), ErrorCode::kUnsupported);
-    EXPECT_EQ(
-        error_text(call),
-        "URLs of this scheme cannot be listed: '" + std::string(url) +
-            "'; name the shards: by a pattern in braces, as train-{000000..000146}.tar, or by "
-            "a list (@list.txt)");
+    EXPECT_EQ(error_text(call), "URLs of this scheme cannot be listed: '" + std::string(url) +
+                                    "'; name the shards by a pattern, e.g. "
+                                    "train-{000000..000146}.tar, or by a list (@list.txt)");
   }
 }
 
@@ -351,10 +347,8 @@ TEST_F(S3FetcherTest, WithoutKeysNothingIsSigned) {
   EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "public");
   EXPECT_EQ(server_.requests().back().header("authorization"), "");
   server_.serve("/bucket/x", {.body = "public", .statuses = {403}});
-  EXPECT_THAT(
-      error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-      HasSubstr("(HTTP status 403, after 1 attempt); no keys were found, so the request was "
-                "anonymous: set AWS_ACCESS_KEY_ID"));
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              HasSubstr("(HTTP status 403, after 1 attempt); set AWS_ACCESS_KEY_ID"));
 }
 
 TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {
@@ -370,12 +364,11 @@ TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {
   server_.serve("/bucket/x", {.extra_headers = "x-amz-bucket-region: eu-west-9\r\n",
                               .redirect_to = "http://127.0.0.1:1/elsewhere"});
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              HasSubstr("(HTTP status 302, after 2 attempts); the bucket is in the region "
-                        "'eu-west-9': name it"));
+              HasSubstr("(HTTP status 302, after 2 attempts); set the region 'eu-west-9'"));
   options_.s3.session_token = "line\nsesame";
-  EXPECT_EQ(
-      error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-      "the S3 keys are malformed: Fetchers::S3Options; a key is one word of printable characters");
+  EXPECT_EQ(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+            "the S3 keys are malformed: Fetchers::S3Options; set keys of printable characters, "
+            "without spaces");
 }
 
 // If a request is signed for the wrong region, Amazon names the right one in a header or in the
@@ -418,7 +411,7 @@ TEST_F(S3FetcherTest, TheRegionThatTheServerNamesIsAsked) {
       if (is_in_text || status == 403) continue;
       serve(9);
       EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-                  HasSubstr("; the bucket is in the region 'eu-real-1': name it"));
+                  HasSubstr("; set the region 'eu-real-1'"));
     }
   }
   server_.set_gate([](const test::LoggedRequest&) {
@@ -426,7 +419,7 @@ TEST_F(S3FetcherTest, TheRegionThatTheServerNamesIsAsked) {
                                       "s3-eu.example</Endpoint></Error>"));
   });
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              HasSubstr("PermanentRedirect, after 1 attempt); the bucket is at 's3-eu.example'"));
+              HasSubstr("which is at 's3-eu.example'"));
   server_.set_gate([](const test::LoggedRequest&) {
     return std::pair(400, std::string("<Error><Code>AuthorizationHeaderMalformed</Code><Region>"
                                       "evil/host</Region></Error>"));
@@ -449,7 +442,7 @@ TEST_F(S3FetcherTest, AServerOfOnesOwnMayCallItsRegionAsItLikes) {
   // At Amazon the region is part of a host name, so its characters are restricted.
   EXPECT_THAT(
       error_text([] { s3_target("s3://b/k", resolve_s3_access({.region = "RegionOne"}, {})); }),
-      HasSubstr("the S3 region is malformed: 'RegionOne'; write it as us-east-1"));
+      HasSubstr("the S3 region is malformed: 'RegionOne'; write it like us-east-1"));
 }
 
 TEST_F(S3FetcherTest, ClocksThatDifferAreNamedAndNotTheKeys) {
@@ -459,8 +452,8 @@ TEST_F(S3FetcherTest, ClocksThatDifferAreNamedAndNotTheKeys) {
                                       "2001-02-03T04:05:06Z</ServerTime></Error>"));
   });
   const auto is_told = [](const std::string& theirs) {
-    return AllOf(HasSubstr("; set the clock: this machine's says 20"),
-                 HasSubstr("Z, and the server's " + theirs), Not(HasSubstr("check the keys")));
+    return AllOf(HasSubstr("; set this machine's clock, which is at 20"),
+                 HasSubstr("Z; the server's is at " + theirs), Not(HasSubstr("check the keys")));
   };
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
               AllOf(HasSubstr("(HTTP status 403, RequestTimeTooSkewed, after 1 attempt); set"),
@@ -497,7 +490,7 @@ TEST_F(S3FetcherTest, HeadersOfTheStoreAreSignedAndOthersAreSaidNotToBeSent) {
               AllOf(HasSubstr("'x-amz-request-payer: requester'"), Not(HasSubstr("not sent"))));
   options_.headers.emplace_back("X-Tenant: sesame");
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              AllOf(HasSubstr("were not sent)"), Not(HasSubstr("sesame"))));
+              AllOf(HasSubstr("were not sent"), Not(HasSubstr("sesame"))));
   EXPECT_EQ(server_.requests().back().header("x-tenant"), "");
 }
 
@@ -536,7 +529,7 @@ TEST_F(S3FetcherTest, ProfilesAreReadHoweverTheyAreWritten) {
   write("credentials", "[typo]\naws_access_key_id sesame\n");
   EXPECT_THAT(
       error_text([&] { found("typo"); }),
-      AllOf(HasSubstr("a line of the S3 profile sets nothing: '"),
+      AllOf(HasSubstr("a line of the S3 profile is malformed: '"),
             HasSubstr("credentials', line 2; write it as name = value"), Not(HasSubstr("sesame"))));
 }
 
@@ -563,8 +556,10 @@ TEST_F(S3FetcherTest, TheServicesOfAProfileSayWhereTheyAre) {
   EXPECT_EQ(endpoint("s3"), "");
   environment_.unset("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
   write("[profile p]\nservices = none\n" + services);
-  EXPECT_THAT(error_text([&] { endpoint("s3"); }),
-              HasSubstr("the services of the S3 profile do not exist: 'none', in the profile 'p'"));
+  EXPECT_THAT(
+      error_text([&] { endpoint("s3"); }),
+      HasSubstr(
+          "the services section of the S3 profile does not exist: 'none', in the profile 'p'"));
 }
 
 TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
@@ -622,7 +617,9 @@ std::string call(const std::string& method, const std::string& url, const std::s
 /// moto's server checks signatures with botocore once it is prepared.
 TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   const auto program = test::find_program("moto_server");
-  if (!program) GTEST_SKIP() << "no moto_server in PATH (the Python package moto[server])";
+  if (!program)
+    GTEST_SKIP()
+        << "needs moto_server (the Python package moto[server]); skipped because it is not in PATH";
   const test::AwsEnvironment environment;
   const std::string port = std::to_string(test::free_port());
   const std::string server = "http://127.0.0.1:" + port;
@@ -630,7 +627,7 @@ TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   const test::Spawned moto({*program, "-H", "127.0.0.1", "-p", port});
   ::unsetenv("INITIAL_NO_AUTH_ACTION_COUNT");
   if (!test::wait_for_port(std::stoi(port), std::chrono::seconds(60)))
-    GTEST_SKIP() << "moto_server did not start within a minute";
+    GTEST_SKIP() << "needs moto_server; skipped because it did not start within a minute";
 
   const std::string body = test::some_bytes(100'000);
   call("PUT", server + "/bucket", "s3", "");

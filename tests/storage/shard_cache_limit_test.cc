@@ -15,7 +15,9 @@ using test::TempDir;
 
 // Fault under test: tests/faults.md 26.
 TEST(ShardCacheLimitTest, ManyShardsMakeRoomForOneWithFewDescriptors) {
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
+  if (test::kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the descriptors "
+                    "that it counts";
   constexpr int kShards = 150;
   constexpr std::size_t kBytes = 512;
   const TempDir dir;

@@ -161,12 +161,11 @@ TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
   CacheRequest wanted = request(0);
   wanted.source.size_bytes = kShardBytes + 1;
   EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }),
-              AllOf(HasSubstr("not as long as it was when it was indexed"),
-                    HasSubstr("100000 bytes now, 100001 then"), HasSubstr("shardwise index")));
+              AllOf(HasSubstr("length differs"), HasSubstr("100000 bytes now, 100001 then"),
+                    HasSubstr("shardwise index")));
   wanted = request(0);
   wanted.source.source_hash = hash128("another");
-  EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }),
-              HasSubstr("the fetched bytes are not those that were indexed"));
+  EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }), HasSubstr("fetched bytes"));
 }
 
 // Fault under test: tests/faults.md 47.
@@ -469,8 +468,8 @@ TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
   };
   test::write_file(dir_ / "file", "x");
   EXPECT_THAT(open_text(dir_ / "file"), HasSubstr("it is a file"));
-  EXPECT_THAT(open_text(dir_.path()),
-              AllOf(HasSubstr("it holds other files, as 'file'"), HasSubstr("an empty directory")));
+  EXPECT_THAT(open_text(dir_.path()), AllOf(HasSubstr("it holds other files, e.g. 'file'"),
+                                            HasSubstr("an empty directory")));
   std::filesystem::create_directory(dir_ / "open");
   ::chmod((dir_ / "open").c_str(), 0777);
   EXPECT_THAT(open_text(dir_ / "open"), HasSubstr("others may write to it"));

@@ -36,7 +36,7 @@ std::vector<json> read_cache(const std::string& directory) {
 }
 
 TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
-  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   const TempDir dir;
   test::TestHttpServer server;
   const std::string plain = test::some_bytes(10'000, 3), small = "less than a page";
@@ -105,7 +105,7 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
 }
 
 TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
-  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   std::mt19937_64 random(test::random_seed());
   const auto one_of = [&](const std::vector<std::string>& parts) {
     return parts[random() % parts.size()];

@@ -178,7 +178,8 @@ for name in os.listdir(sys.argv[1]):
 )";
 
 TEST(OtherReadersTest, PythonsTarfileReadsWhatIsAccepted) {
-  if (!runs("python3 -c 'import tarfile'")) GTEST_SKIP() << "there is no python3 in PATH";
+  if (!runs("python3 -c 'import tarfile'"))
+    GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   const test::TempDir dir;
   const Accepted accepted = accepted_tars(dir);
   ASSERT_GT(accepted.size(), kArchives / 5U);
@@ -205,7 +206,8 @@ TEST(OtherReadersTest, PythonsTarfileReadsWhatIsAccepted) {
 }
 
 TEST(OtherReadersTest, GnuTarListsWhatIsAccepted) {
-  if (!runs("tar --version | grep 'GNU tar'")) GTEST_SKIP() << "there is no GNU tar in PATH";
+  if (!runs("tar --version | grep 'GNU tar'"))
+    GTEST_SKIP() << "needs GNU tar; skipped because it is not in PATH";
   const test::TempDir dir;
   const Accepted accepted = accepted_tars(dir);
   ASSERT_GT(accepted.size(), kArchives / 5U);

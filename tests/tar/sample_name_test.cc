@@ -127,7 +127,8 @@ for line in open(sys.argv[1]):
 
 TEST(SampleNameTest, RandomNamesAreTakenApartAsTheInstalledWebdatasetDoes) {
   if (std::system("python3 -c 'import webdataset' >/dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "python3 cannot import webdataset; the golden names stand for it";
+    GTEST_SKIP() << "needs the Python package webdataset; skipped because it is not installed (the "
+                    "golden names cover it)";
   }
   std::mt19937_64 random(test::random_seed());
   constexpr std::array kPieces = {"a", "b",  ".",  ".",        "/",   "/",

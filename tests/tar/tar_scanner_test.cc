@@ -300,8 +300,7 @@ TEST(TarScannerTest, SparseMembersAreNeverTakenForTheirContent) {
   for (const char* data : {"12345", "no map"}) {
     TarBuilder map;
     map.raw(header).raw(data + std::string(512 - std::string_view(data).size(), '\0')).end();
-    EXPECT_THAT(scan_error(map.bytes()),
-                HasSubstr("a sparse map goes on behind the header of an entry that is not"));
+    EXPECT_THAT(scan_error(map.bytes()), HasSubstr("a sparse map"));
   }
   const Scan lenient = scan(pax.bytes(), true);
   EXPECT_THAT(lenient.members, ElementsAre(Member{"b", 3072, 1}));
@@ -323,7 +322,7 @@ TEST(TarScannerTest, LenientScansKeepWhatCameBeforeTheDamage) {
 TEST(TarScannerTest, APaxHeaderWithNothingBehindItIsAnError) {
   TarBuilder tar;
   tar.file("a", "1").pax({{"path", "b"}}).end();
-  EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("a special header has no entry behind it"));
+  EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("a special header has no entry"));
 }
 
 TEST(TarScannerTest, HeaderHashChangesWithEveryHeaderByte) {
@@ -384,7 +383,7 @@ TEST(TarScannerTest, ChecksumFieldsHoldDigitsAndBlanksOnly) {
   tar.file("a.x", "y").end();
   std::string bytes = tar.bytes();
   bytes[155] = '\xd7';
-  EXPECT_THAT(test::error_text([&] { scan_one_way(bytes, {}); }), HasSubstr("no tar header"));
+  EXPECT_THAT(test::error_text([&] { scan_one_way(bytes, {}); }), HasSubstr("not a tar header"));
 }
 
 // libarchive checks the first header more strictly than later headers.
@@ -452,10 +451,10 @@ TEST(TarScannerTest, ADirectoryWithABodyIsRefusedNotReadAsMembers) {
       named.file("a.txt", "1").entry("d/", type, body).file("b.txt", "2").end();
       EXPECT_THAT(scan_error(named.bytes()),
                   HasSubstr("a file of " + std::to_string(body.size()) +
-                            " bytes whose name, 'd/', says that it is a directory"));
+                            " bytes whose name, 'd/', marks a directory"));
       TarBuilder pax;
       pax.file("a.txt", "1").pax({{"path", "d/"}}).entry("x", type, body).file("b.txt", "2").end();
-      EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("says that it is a directory"));
+      EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("marks a directory"));
     }
   }
 }
@@ -466,10 +465,9 @@ TEST(TarScannerTest, WhatIsADirectoryByOneOfItsNamesOnlyIsRefused) {
     archive.file("a.txt", "1").pax({{"path", path}}).entry(name, type, "").file("b.txt", "2").end();
     return archive.bytes();
   };
-  EXPECT_THAT(scan_error(tar("d.x/", "d.x", '0')),
-              HasSubstr("'d.x/', says that it is a directory"));
+  EXPECT_THAT(scan_error(tar("d.x/", "d.x", '0')), HasSubstr("'d.x/', marks a directory"));
   EXPECT_THAT(scan_error(tar("d.x", "d/", '\0')),
-              HasSubstr("'d.x', whose short name says that it is a directory"));
+              HasSubstr("'d.x', whose short name marks a directory"));
   EXPECT_EQ(scan(tar("d.x", "d/", '0')).members.size(), 3u) << "all readers take the path";
 }
 
@@ -486,7 +484,7 @@ TEST(TarScannerTest, ABodyWhereThereIsNoneIsRefusedIfReadersWouldComeToOtherMemb
   }
   for (const char type : std::string("2346")) {  // some readers skip these bytes
     EXPECT_THAT(scan_error(tar(type, nested_tar())),
-                HasSubstr("some readers take what follows for its data, others for members"))
+                HasSubstr("take the bytes after it for its data"))
         << type;
   }
   // All readers interpret the following bytes as members.
@@ -507,8 +505,7 @@ TEST(TarScannerTest, GlobalHeadersThatWouldChangeMembersAreRefusedByName) {
        {"path", "linkpath", "size", "GNU.sparse.major", "GNU.sparse.name", "SCHILY.realsize"}) {
     TarBuilder tar;
     tar.file("a.txt", "1").pax({{"comment", "x"}, {key, "1"}}, 'g').file("b.txt", "2").end();
-    EXPECT_THAT(scan_error(tar.bytes()),
-                HasSubstr("a pax global header with '" + key + "', which some readers"));
+    EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("a pax global header with '" + key + "'"));
     EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("offset 1024"));
   }
   TarBuilder tar;

@@ -73,7 +73,7 @@ TEST_F(CacheCommandTest, VerifyFindsDamageAndRemovesIt) {
                     HasSubstr("10 shards, 1 damaged, 1 without a record, 1 foreign file\n")));
   EXPECT_EQ(
       found.err,
-      "shardwise: error: shards in the cache differ from what was fetched: '" + shards_.cache() +
+      "shardwise: error: shards in the cache differ from the fetched ones: '" + shards_.cache() +
           "'; remove them with `shardwise cache verify --remove`; they are fetched again when "
           "needed\n");
   const auto removed = json({"verify", "--remove"});
@@ -187,7 +187,7 @@ TEST_F(CacheCommandTest, AReadOnlyCacheByOption) {
   fs::remove(shard(gone));
   const Finished finished = shardwise(
       {"epoch", shards_.index(), "--quiet", "--cache", shards_.cache(), "--cache-read-only"});
-  expect_failure(finished, {"the shard is not in the cache, which is only read"});
+  expect_failure(finished, {"read-only cache"});
   EXPECT_EQ(listed().size(), 9U);
   shardwise_output({"epoch", shards_.index(), "--quiet", "--cache", shards_.cache()});
   const int before = shards_.gets();
@@ -223,7 +223,7 @@ TEST_F(CacheCommandTest, WrongUsageAndWhatIsNoCache) {
     EXPECT_FALSE(fs::exists(shards_.dir / "none")) << "looking makes nothing";
     EXPECT_THAT(error({command, shards_.dir.path()}, 1),
                 AllOf(HasSubstr("cannot be a shard cache (it holds other files"),
-                      HasSubstr("give an empty directory, or one that does not exist")));
+                      HasSubstr("name an empty directory")));
     EXPECT_THAT(error({command, shards_.index()}, 1), HasSubstr("(it is a file)"));
   }
 }

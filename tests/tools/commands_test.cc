@@ -81,7 +81,7 @@ TEST(OutputTest, AReaderThatHasEnoughEndsTheProgramQuietly) {
 TEST(OutputTest, AFullDiskIsAnError) {
   const SmallIndex index;
   const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
-  if (full < 0) GTEST_SKIP() << "no /dev/full here";
+  if (full < 0) GTEST_SKIP() << "needs /dev/full; skipped because it does not exist";
   const Finished finished = Process({SHARDWISE_PROGRAM, "ls", index.path()}, "", full).wait();
   ::close(full);
   EXPECT_EQ(finished.code, 1);

@@ -36,7 +36,8 @@ void expect_members(const std::string& index, const nlohmann::json& expected) {
 
 TEST(CorpusTest, ShardsComeOutAsOtherReadersSeeThem) {
   const auto shared = corpus_dir();
-  if (!shared) GTEST_SKIP() << "no corpus beside the checkout";
+  if (!shared)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   const TempDir dir;
   int num_read = 0;
   for (const nlohmann::json& line : json_lines(read_file(*shared / "corpus/expected.jsonl"))) {

@@ -133,7 +133,7 @@ TEST_F(FillTest, AnOrderThatIsNotKnownTakesTheIndexes) {
   const Finished finished =
       shardwise(command({"--sampler", "resampled", "--json", "--cache-bytes", bytes_of(3)}));
   EXPECT_EQ(finished.code, 0) << finished.err;
-  EXPECT_THAT(finished.err, HasSubstr("it is not known ahead when this order needs which shard"));
+  EXPECT_THAT(finished.err, HasSubstr("in the order of the index"));
   const auto filled = nlohmann::json::parse(finished.out);
   EXPECT_EQ(filled["order_known"], false);
   EXPECT_EQ(filled["fetched"], 3);
@@ -198,9 +198,8 @@ TEST_F(FillTest, FromTheFolderWhereAllShardsAreToday) {
   const Finished without = shardwise(
       {"index", "-o", shards_.dir / "y.idx", shards_.pattern(), "--url-base", today.url("/moved")});
   EXPECT_EQ(without.code, 2);
-  EXPECT_THAT(without.err,
-              HasSubstr("--url-base: NEW alone is for the folder of all shards of an index that is "
-                        "brought up to date; with SOURCE write OLD=NEW; see shardwise index"));
+  EXPECT_THAT(without.err, HasSubstr("--url-base: NEW alone is for updates of an index; with "
+                                     "SOURCE write OLD=NEW; see shardwise index"));
 }
 
 TEST_F(FillTest, WrongUsage) {

@@ -91,8 +91,8 @@ TEST(HelpTest, ColumnsDecidesHowWideItIs) {
   const std::string wide = shardwise_output({"help", "index"});
   ::unsetenv("COLUMNS");
   EXPECT_LT(lines_of(wide).size(), lines_of(narrow).size());
-  EXPECT_THAT(wide, HasSubstr("Build an index, or bring it up to date: unchanged shards are not "
-                              "read again\n"));
+  EXPECT_THAT(wide,
+              HasSubstr("Build an index, or update it without reading unchanged shards again\n"));
 }
 
 TEST(HelpTest, CommonOptionsComeFirstAndOthersInGroups) {
@@ -115,7 +115,7 @@ TEST(HelpTest, WhatDoesNotFitOnTheDiskIsAnError) {
     std::vector<std::string> command = arguments;
     command.insert(command.begin(), SHARDWISE_PROGRAM);
     const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
-    if (full < 0) GTEST_SKIP() << "no /dev/full here";
+    if (full < 0) GTEST_SKIP() << "needs /dev/full; skipped because it does not exist";
     const Finished finished = Process(command, "", full).wait();
     ::close(full);
     EXPECT_EQ(finished.code, 1) << testing::PrintToString(arguments);
@@ -129,7 +129,7 @@ TEST(VersionTest, NamesAlgorithmsFormatsAndLibraries) {
   EXPECT_THAT(text,
               AllOf(HasSubstr("permutation 1"), HasSubstr("index 4"), HasSubstr("resume token 2"),
                     HasSubstr("checkpoint 2"), HasSubstr("sqlite 3."), HasSubstr("curl "),
-                    HasSubstr("libarchive "), HasSubstr("shardwise-train has it")));
+                    HasSubstr("libarchive "), HasSubstr("shardwise-train")));
   EXPECT_EQ(shardwise_output({"-V"}), text);
   EXPECT_EQ(shardwise_output({"version"}), text);
   const auto json = nlohmann::json::parse(shardwise_output({"version", "--json"}));

@@ -138,7 +138,8 @@ TEST(ManualTest, EveryCommandHasAManualPageThatNamesItsOptionsAsTheCliPageDoes) 
 }
 
 TEST(ManualTest, ManFormatsThePagesWithoutAWarning) {
-  if (std::system("man --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no man here";
+  if (std::system("man --version >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "needs man; skipped because it is not installed";
   const Pages pages;
   ::setenv("LC_ALL", "C.UTF-8", 1);
   for (const std::string& name : pages.man_pages()) {
@@ -151,7 +152,7 @@ TEST(ManualTest, ManFormatsThePagesWithoutAWarning) {
 }
 
 TEST(ManualTest, MandocFindsNothingWrongInThePages) {
-  if (!has_program("mandoc")) GTEST_SKIP() << "no mandoc here";
+  if (!has_program("mandoc")) GTEST_SKIP() << "needs mandoc; skipped because it is not installed";
   const Pages pages;
   for (const std::string& name : pages.man_pages()) {
     const Finished finished =
@@ -178,7 +179,8 @@ std::vector<std::string> completed(const std::string& shell, const std::string& 
 }
 
 TEST(CompletionTest, BashCompletesCommandsOptionsValuesAndFiles) {
-  if (!has_python() || !has_program("bash")) GTEST_SKIP() << "no python3 or no bash here";
+  if (!has_python() || !has_program("bash"))
+    GTEST_SKIP() << "needs python3 and bash; skipped because one is not installed";
   const Pages pages;
   EXPECT_THAT(
       completed("bash", pages / "bash/shardwise",
@@ -199,7 +201,8 @@ TEST(CompletionTest, BashCompletesCommandsOptionsValuesAndFiles) {
 }
 
 TEST(CompletionTest, ZshCompletesThemToo) {
-  if (!has_python() || !has_program("zsh")) GTEST_SKIP() << "no python3 or no zsh here";
+  if (!has_python() || !has_program("zsh"))
+    GTEST_SKIP() << "needs python3 and zsh; skipped because one is not installed";
   const Pages pages;
   for (const char* name : {"zsh/_shardwise", "zsh/_shardwise-train"}) {
     const Finished parsed = run({"/usr/bin/env", "zsh", "-n", pages / name});

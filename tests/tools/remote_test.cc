@@ -113,9 +113,9 @@ TEST_F(RemoteCommandTest, AServerThatIsAwayIsWaitedForAndThatIsSaidOnce) {
   const std::vector<int> outage(5, 503);
   const Finished told = index(outage, {"--retry-for", "10m"});
   EXPECT_EQ(told.code, 0) << told.err;
-  const std::string word = "shardwise: waiting: '" + url +
-                           "' cannot be fetched now (HTTP status 503); it is tried again, for 10 "
-                           "min at most (--retry-for)\n";
+  const std::string word =
+      "shardwise: waiting: '" + url +
+      "' cannot be fetched now (HTTP status 503); retrying for at most 10 min (--retry-for)\n";
   const std::size_t at = told.err.find(word);
   ASSERT_NE(at, std::string::npos) << told.err;
   EXPECT_EQ(told.err.find("waiting", at + word.size()), std::string::npos) << told.err;
@@ -130,8 +130,9 @@ TEST_F(RemoteCommandTest, AServerThatIsAwayIsWaitedForAndThatIsSaidOnce) {
     EXPECT_EQ(refused.code, 2) << wrong;
     EXPECT_THAT(refused.err, HasSubstr("--retry-for: ")) << wrong;
   }
-  EXPECT_THAT(index({}, {"--retry-for", "15"}).err,
-              HasSubstr("'15' is not a time: write a number with a unit, as 30s, 15m or 2h, or 0"));
+  EXPECT_THAT(
+      index({}, {"--retry-for", "15"}).err,
+      HasSubstr("'15' is not a time; write a number with a unit, e.g. 30s, 15m or 2h, or 0"));
   const Finished too_long = index({}, {"--retry-for", "31d"});
   EXPECT_EQ(too_long.code, 2);
   EXPECT_THAT(too_long.err,
@@ -155,8 +156,9 @@ TEST_F(RemoteCommandTest, WhatOtherRanksOfTheNodeNeedStaysInTheCache) {
   };
   EXPECT_THAT(refused({"--rank", "0", "--nodes", "3"}),
               HasSubstr("--nodes: --world 2 is not divisible by --nodes 3"));
-  EXPECT_THAT(refused({"--nodes", "1"}),
-              HasSubstr("--nodes: without --rank all ranks are loaded here, one after another"));
+  EXPECT_THAT(
+      refused({"--nodes", "1"}),
+      HasSubstr("--nodes: needs --rank; without it all ranks are loaded here, one after another"));
 }
 
 TEST_F(RemoteCommandTest, WhatIsNotThereIsAnErrorAndLeavesNoIndex) {
@@ -212,9 +214,8 @@ TEST_F(RemoteCommandTest, CtrlCEndsWhatAStalledServerHoldsUp) {
 TEST_F(RemoteCommandTest, CommandsRunOnlyWhereAllowedAndWithoutAShell) {
   write_file(shards_.dir / "a b.tar", ServedShards::body(0));
   const std::string command = "pipe:cat '" + (shards_.dir / "a b.tar") + "'";
-  EXPECT_THAT(
-      failure({"index", "--quiet", "-o", shards_.index(), command}),
-      AllOf(HasSubstr("a pipe: URL is a command, and is not run"), HasSubstr("--allow-pipe")));
+  EXPECT_THAT(failure({"index", "--quiet", "-o", shards_.index(), command}),
+              AllOf(HasSubstr("pipe: URL"), HasSubstr("--allow-pipe")));
   const auto report =
       json_of({"index", "--json", "--quiet", "--allow-pipe", "-o", shards_.index(), command});
   EXPECT_EQ(report["samples"], ServedShards::kSamples);
@@ -222,7 +223,7 @@ TEST_F(RemoteCommandTest, CommandsRunOnlyWhereAllowedAndWithoutAShell) {
                 {"cat", shards_.index(), "3", "jpg", "--cache", shards_.cache(), "--allow-pipe"}),
             "image 103");
   EXPECT_THAT(failure({"cat", shards_.index(), "3", "--cache", shards_.dir / "other"}),
-              AllOf(HasSubstr("is not run: 'pipe:cat ***'"), HasSubstr("--allow-pipe")));
+              AllOf(HasSubstr("'pipe:cat ***'"), HasSubstr("--allow-pipe")));
   EXPECT_EQ(shardwise({"verify", shards_.index()}).code, 1);
   EXPECT_EQ(shardwise_output({"verify", shards_.index(), "--allow-pipe"}),
             "ok       pipe:cat ***\n");
@@ -340,7 +341,7 @@ TEST_F(RemoteCommandTest, ABudgetThatHoldsNoShardIsAnErrorThatSaysWhatIsEnough) 
   EXPECT_THAT(failure(with({"1K"})),
               AllOf(HasSubstr("larger than the shard cache's budget: 'http://127.0.0.1:"),
                     HasSubstr("budget 1.0 KiB); give the cache " +
-                              std::to_string(ServedShards::shard_bytes()) + " bytes at least"),
+                              std::to_string(ServedShards::shard_bytes()) + " bytes"),
                     HasSubstr("--cache-bypass-large")));
   const Finished bypassed = shardwise(with({"1K", "--cache-bypass-large"}));
   EXPECT_EQ(bypassed.code, 0) << bypassed.err;
@@ -351,7 +352,7 @@ TEST_F(RemoteCommandTest, ABudgetThatHoldsNoShardIsAnErrorThatSaysWhatIsEnough) 
   EXPECT_THAT(failure({"index", "-o", shards_.index(), "--keep", "--cache", shards_.cache(),
                        "--cache-bytes", "20%", shards_.pattern()},
                       2),
-              HasSubstr("not known before they are indexed"));
+              HasSubstr("a percentage needs"));
 }
 
 // faults.md 15
@@ -442,14 +443,15 @@ TEST_F(RemoteCommandTest, VerifyNamesBothVersionsOfAShardThatWasReplaced) {
 // faults.md 43: the program starts no other program.
 TEST_F(RemoteCommandTest, Row43_AnEpochOverHttpRunsNoOtherProgram) {
   const auto strace = find_program("strace");
-  if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";
+  if (!strace) GTEST_SKIP() << "needs strace; skipped because it is not in PATH";
   build();
   const std::string trace = shards_.dir / "trace";
   const Finished finished =
       run({*strace, "-f", "-qq", "-e", "trace=execve,execveat", "-o", trace, SHARDWISE_PROGRAM,
            "epoch", "--quiet", shards_.index(), "--cache", shards_.cache()});
   const std::string text = fs::exists(trace) ? read_file(trace) : "";
-  if (text.find("exec") == std::string::npos) GTEST_SKIP() << "strace may trace nothing here";
+  if (text.find("exec") == std::string::npos)
+    GTEST_SKIP() << "needs strace; skipped because it is not allowed to trace here";
   EXPECT_EQ(finished.code, 0) << finished.err;
   std::vector<std::string> execs;
   for (const std::string& line : lines_of(text)) {

@@ -193,7 +193,7 @@ Words joined(Words words, const Words& more) {
 }
 
 TEST(SpecificationTest, RandomOrdersOfIndexesFollowFromThePages) {
-  if (!has_python()) GTEST_SKIP() << "skipped: no python3";
+  if (!has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   Generator random(random_seed());
   const TempDir dir;
   ProgramQuestions all;
@@ -222,7 +222,7 @@ TEST(SpecificationTest, RandomOrdersOfIndexesFollowFromThePages) {
 }
 
 TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
-  if (!has_python()) GTEST_SKIP() << "skipped: no python3";
+  if (!has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   Generator random(random_seed());
   const TempDir dir;
   const std::string index = random.build(dir, "one");
@@ -266,9 +266,10 @@ TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
 }
 
 TEST(SpecificationTest, OrdersOfTheCorpusFollowFromThePages) {
-  if (!has_python()) GTEST_SKIP() << "skipped: no python3";
+  if (!has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   const auto shared = corpus_dir();
-  if (!shared) GTEST_SKIP() << "skipped: no corpus here";
+  if (!shared)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   Generator random(random_seed());
   const TempDir dir;
   ProgramQuestions all;

@@ -18,7 +18,8 @@ using testing::StartsWith;
 class TerminalTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!Terminal().is_open()) GTEST_SKIP() << "no terminals here";
+    if (!Terminal().is_open())
+      GTEST_SKIP() << "needs a terminal; skipped because none can be opened";
   }
 
  private:
@@ -176,9 +177,9 @@ TEST(ListTest, TheFieldsOfASampleComeInJsonToo) {
 TEST(ListTest, AFieldWithADotIsAnsweredWithItsName) {
   const SmallIndex index;
   expect_failure(shardwise({"cat", index.path(), "5", ".jpg"}),
-                 {"no field '.jpg'", "names of fields have no leading dot: use \"jpg\""});
+                 {"no field '.jpg'", "write names of fields without the leading dot: use \"jpg\""});
   expect_failure(shardwise({"cat", index.path(), "5", ".gif"}),
-                 {"names of fields have no leading dot: they are jpg, cls"});
+                 {"write names of fields without the leading dot: they are jpg, cls"});
   expect_failure(shardwise({"cat", index.path(), "5", "gif"}), {"its fields are jpg, cls"});
 }
 

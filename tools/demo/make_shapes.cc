@@ -102,7 +102,7 @@ void make_set(const Options& options) {
   if (fs::exists(options.out) && !(fs::is_directory(options.out) && fs::is_empty(options.out))) {
     throw shardwise::InvalidArgument("the output folder is not empty",
                                      shardwise::in_quotes(options.out),
-                                     "choose another, or remove it first");
+                                     "choose another folder, or remove it first");
   }
   const fs::path folder = options.out + "." + shardwise::random_name(8) + ".partial";
   fs::create_directories(folder);
@@ -149,18 +149,20 @@ int main(int argc, char** argv) {
   CLI::App app{"Draws images of " + std::to_string(kShapes.size()) +
                " shapes, OUT/<class>/<number>.png, to train on.\n"
                "Example: make_shapes --count 20000 --seed 1 shapes/train"};
-  app.add_option("OUT", options.out, "folder to make; must be empty or not there")->required();
-  app.add_option("--count", options.count, "images in total, the classes in turn")
+  app.add_option("OUT", options.out, "folder for the images; must be empty or not exist")
+      ->required();
+  app.add_option("--count", options.count, "total number of images, spread evenly over the classes")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{100'000'000}))
       ->capture_default_str();
   app.add_option("--size", options.size, "width and height in pixels")
       ->check(CLI::Range(8, 4096))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "another seed gives other images")->capture_default_str();
+  app.add_option("--seed", options.seed, "seed of the images")->capture_default_str();
   app.add_option("--format", options.format, "png or jpg")
       ->check(CLI::IsMember({"png", "jpg"}))
       ->capture_default_str();
-  app.add_option("--threads", options.threads, "0: one a core")->check(CLI::Range(0, 1024));
+  app.add_option("--threads", options.threads, "number of threads; 0 means one per core")
+      ->check(CLI::Range(0, 1024));
   app.add_flag("--quiet", options.quiet, "print nothing");
   try {
     app.parse(argc, argv);

@@ -63,8 +63,8 @@ class CliPage {
     for (const HelpTree& program : programs) count_groups(program);
     text_ =
         "# The command line\n\n"
-        "This page holds what `--help` shows of each command; the manual pages (`man "
-        "shardwise-index`) hold the same.\n";
+        "This page is the `--help` of each command, as are the manual pages (`man "
+        "shardwise-index`).\n";
     for (const HelpTree& program : programs) add_overview(program);
     add_conventions();
     for (const HelpTree& program : programs) add_pages(program);
@@ -98,7 +98,7 @@ class CliPage {
   void add_overview(const HelpTree& program) {
     if (program.commands.empty()) {
       text_ += "\n" + link_to(program.page.name) +
-               " is a program of its own: " + as_markdown(lower_first(program.page.description)) +
+               " is a separate program: " + as_markdown(lower_first(program.page.description)) +
                ".\n";
       return;
     }
@@ -186,13 +186,11 @@ std::string markdown(const std::vector<HelpTree>& programs) { return CliPage(pro
 const std::vector<std::pair<int, std::string>>& exit_codes() {
   static const std::vector<std::pair<int, std::string>> codes = {
       {0, "done"},
-      {1, "failed; standard error says why"},
-      {2, "wrong usage of the command line"},
+      {1, "failed; standard error has the reason"},
+      {2, "invalid command line"},
       {130,
-       "interrupted by Ctrl-C; 128 and the signal's number after another one: 143 after SIGTERM, "
-       "129 after SIGHUP, 138 and 140 after SIGUSR1 and SIGUSR2, 152 after SIGXCPU; nothing is "
-       "left "
-       "half-written"}};
+       "interrupted by Ctrl-C; other signals give 128 plus the signal's number, e.g. 143 for "
+       "SIGTERM; complete files remain, and no partial ones"}};
   return codes;
 }
 

@@ -43,13 +43,13 @@ void say_what_is_fetched(const BuildPlan::RemoteReading& remote) {
   say("note", fmt::format("{} will be fetched, {} at most{}", counted(remote.num_shards, "shard"),
                           human_bytes(remote.bytes),
                           remote.num_unknown == 0 ? ""
-                                                  : fmt::format(", not counting {} of unknown size",
+                                                  : fmt::format(", plus {} of unknown size",
                                                                 human_count(remote.num_unknown))));
 }
 
 void say_files_left_out(const std::vector<std::string>& files) {
   if (files.empty()) return;
-  say("note", fmt::format("{} in the folders, but not named like a shard, and left out: {}",
+  say("note", fmt::format("{} ignored in the folders, because not named like a shard: {}",
                           counted(files.size(), "file", "is", "are"), some_of(files)));
 }
 
@@ -66,7 +66,7 @@ void say_members_left_out(std::uint64_t num_members, const std::string& index) {
                     rests_text(*opened), see));
   }
   if (num_values > 0) {
-    say("note", fmt::format("{} not be read for a column, whose value is NULL; {}",
+    say("note", fmt::format("{} not be read for a column, so the value is NULL; {}",
                             counted(num_values, "member", "could", "could"), see));
   }
 }
@@ -74,7 +74,7 @@ void say_members_left_out(std::uint64_t num_members, const std::string& index) {
 std::string rests_text(const Index& index) {
   const detail::LostRests lost = detail::lost_rests(index);
   if (lost.num_shards == 0) return {};
-  return fmt::format(", with the rest of {} behind damage, {}", counted(lost.num_shards, "shard"),
+  return fmt::format(", with the rest of {} after damage, {}", counted(lost.num_shards, "shard"),
                      human_bytes(lost.bytes));
 }
 

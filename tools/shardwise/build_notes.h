@@ -15,7 +15,7 @@ namespace shardwise::tools {
 
 /// Message of a build that was interrupted and has left a journal.
 inline constexpr const char* kInterruptedAndKept =
-    "interrupted; what was read is kept: run the same command to continue";
+    "interrupted; run the same command to continue, without reading finished shards again";
 
 void show(Progress& progress, const shardwise::Progress& at);
 

@@ -176,7 +176,7 @@ void verify(const CacheCommandOptions& options, Output& out) {
   }
   if (left > 0) {
     throw Error(
-        ErrorCode::kCorruptShard, "shards in the cache differ from what was fetched",
+        ErrorCode::kCorruptShard, "shards in the cache differ from the fetched ones",
         in_quotes(options.directory),
         "remove them with `shardwise cache verify --remove`; they are fetched again when needed");
   }
@@ -248,22 +248,23 @@ void add_cache_command(CLI::App& program, Output& out) {
   const auto json = [&](CLI::App* sub, const char* text) {
     sub->add_flag("--json", options->json, text);
   };
-  CLI::App* ls =
-      add("ls", "List the cached shards, least recently used first, and what holds each");
+  CLI::App* ls = add(
+      "ls", "List the cached shards, least recently used first, and the processes that use them");
   ls->add_flag("--header", options->header, kHeaderHelp);
   json(ls, "print one JSON object per shard");
-  add_metrics_option(*ls, options->metrics_file, "also write what the cache holds to this file");
+  add_metrics_option(*ls, options->metrics_file,
+                     "write the contents of the cache to this file, too");
   ls->callback([options, &out] { list(*options, out); });
 
   CLI::App* check = add(
-      "verify", "Read every cached shard, and compare it with the hash taken when it was fetched");
+      "verify", "Read every cached shard, and compare it with the hash stored when it was fetched");
   check->add_flag("--remove", options->remove, "remove damaged shards that no process is using");
   check->add_flag("--quiet", options->quiet, "show no progress");
   json(check, "print one JSON object");
   check->callback([options, &out] { verify(*options, out); });
 
   CLI::App* prune = add("prune", "Remove the least recently used shards, down to a size");
-  add_byte_size(*prune, "--to", options->max_bytes, "most bytes that may stay")->required();
+  add_byte_size(*prune, "--to", options->max_bytes, "maximum bytes that may stay")->required();
   const auto dry_run = [&](CLI::App* sub) {
     sub->add_flag("--dry-run", options->dry_run, "show what would be removed, and remove nothing");
   };

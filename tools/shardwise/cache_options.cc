@@ -67,10 +67,9 @@ CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& va
 void add_lookup_options(CLI::App& command, Index::Lookup& lookup) {
   constexpr const char* kGroup = "Shards that moved";
   command
-      .add_option(
-          "--root", lookup.root,
-          "folder in which the shards now lie, at the paths that the index stores; of absolute "
-          "paths, at what follows the deepest folder that they have in common")
+      .add_option("--root", lookup.root,
+                  "folder that now has the shards, at their stored relative paths; absolute paths "
+                  "are taken relative to their deepest common folder")
       ->type_name("DIR")
       ->group(kGroup);
   command
@@ -85,10 +84,9 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
   constexpr const char* kGroup = "Remote and compressed shards";
   CLI::Option* const cache =
       command
-          .add_option(
-              "--cache", arguments.directory,
-              "directory of the shard cache, which all processes of this machine share; remote and "
-              "compressed shards are kept there")
+          .add_option("--cache", arguments.directory,
+                      "directory of the shard cache for remote and compressed shards; all "
+                      "processes of this machine share it")
           ->type_name("DIR")
           ->group(kGroup);
   add_cache_bytes(
@@ -99,25 +97,25 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
       ->needs(cache);
   command
       .add_flag("--cache-bypass-large", arguments.bypass_large,
-                "fetch a shard that is larger than the cache anew at each use, instead of failing")
+                "fetch a shard that is larger than the cache again at each use, instead of failing")
       ->group(kGroup)
       ->needs(cache);
   arguments.command = &command;
   CLI::Option* const read_only =
       command
           .add_flag("--cache-read-only", arguments.read_only,
-                    "write nothing to the cache; a shard that is not there is an error")
+                    "write nothing to the cache; a shard that is missing there is an error")
           ->group(kGroup)
           ->needs(cache);
   command
       .add_flag("--cache-group", arguments.group_shared,
-                "share the cache with the group of its directory, which is made for it: members "
-                "may read and write it, whatever their umask is")
+                "share the cache with the group of its directory: members may read and write it, "
+                "with any umask")
       ->group(kGroup)
       ->needs(cache)
       ->excludes(read_only);
   add_metrics_option(command, arguments.metrics_file,
-                     "write what this process does with the cache to this file")
+                     "write this process's counts of the cache to this file")
       ->group(kGroup)
       ->needs(cache);
   add_fetch_options(command, arguments.fetching);
@@ -143,8 +141,8 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
   if (arguments.directory.empty()) return nullptr;
   if (arguments.budget.percent != 0 && !data_bytes) {
     throw CLI::ValidationError("--cache-bytes",
-                               "the size of all shards is not known before they are indexed: write "
-                               "a number of bytes, or 512M, 20GiB, 500MB, instead of a percentage");
+                               "a percentage needs the size of all shards, which is unknown before "
+                               "they are indexed; write a number of bytes, or 512M, 20GiB, 500MB");
   }
   return ShardCache::open(
       {.directory = arguments.directory,
@@ -154,7 +152,7 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
        .on_wait =
            [command = arguments.command](const std::string& url, auto, const std::string& holder) {
              if (command != nullptr && is_quiet(*command)) return;
-             say("waiting", fmt::format("{} is fetched by {}", in_quotes(url), holder));
+             say("waiting", fmt::format("{} is being fetched by {}", in_quotes(url), holder));
            },
        .metrics_file = arguments.metrics_file,
        .read_only = arguments.read_only,

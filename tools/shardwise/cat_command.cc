@@ -64,7 +64,7 @@ void write_field(const Sample& sample, const std::string& field, bool force, Out
     throw Error(
         ErrorCode::kInvalidArgument, "binary content is not written to a terminal",
         fmt::format("field {} of sample {}", in_quotes(field), sample.index()),
-        fmt::format("redirect it, as in > {}.{}, or give --force", sample.index(), escaped(field)));
+        fmt::format("redirect it, e.g. > {}.{}, or give --force", sample.index(), escaped(field)));
   }
   out.write(bytes);
 }
@@ -132,7 +132,7 @@ void add_cat_command(CLI::App& program, Output& out) {
   command->add_option("--access", options->access, kAccessHelp)
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->capture_default_str();
-  command->add_flag("--force", options->force, "write binary content to a terminal, too");
+  command->add_flag("--force", options->force, "write binary content even to a terminal");
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print the list of fields as one JSON object");
   add_lookup_options(*command, options->lookup);

@@ -42,8 +42,7 @@ void require_own_file(const char* option, const std::string& path, std::string_v
   file.read(found.data(), static_cast<std::streamsize>(found.size()));
   found.resize(static_cast<std::size_t>(file.gcount()));
   if (found.empty() || found == begin) return;
-  throw InvalidArgument("the file would be overwritten, and was not written by this option",
-                        in_quotes(path),
+  throw InvalidArgument("the file exists, and was not written by this option", in_quotes(path),
                         std::string("name another file with ") + option + ", or remove this one");
 }
 
@@ -51,51 +50,46 @@ void require_own_file(const char* option, const std::string& path, std::string_v
 
 void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
   command
-      .add_option(
-          "--decode", arguments.decode,
-          "decoding; none: the bytes are only read; rgb: each sample's image, to RGB; auto: "
-          "every field by its name: images, npy, integers, and text and JSON, which are "
-          "checked to be UTF-8")
+      .add_option("--decode", arguments.decode,
+                  "fields to decode; none reads the bytes only; rgb decodes each sample's image to "
+                  "RGB; auto decodes every field by its name (images, npy, integers; text and JSON "
+                  "are checked to be UTF-8)")
       ->check(CLI::IsMember({"none", "rgb", "auto"}))
       ->capture_default_str();
   command
       .add_option("--image-field", arguments.image_field,
-                  "field with the image, for --decode rgb, or several as 'jpg;png', of which the "
-                  "first that a sample has is decoded; without it, the sample's only field that is "
-                  "named like an image")
+                  "field with the image, for --decode rgb; with several, e.g. 'jpg;png', the first "
+                  "that a sample has (default: the only field with the name of an image)")
       ->type_name("FIELD");
   command
       .add_option("--resize", arguments.resize,
-                  "resize images to this height and width; without it each is decoded at its own "
-                  "size, and dropped")
+                  "resize images to this height and width (default: keep the size of each)")
       ->type_name("HxW");
   command
-      .add_option(
-          "--crop", arguments.crop,
-          "what is resized; random: a part of random area and shape, as in training; centre: "
-          "the middle, after the shorter side was resized to 8/7 of the larger side of "
-          "--resize, as in evaluation; without it the whole image")
+      .add_option("--crop", arguments.crop,
+                  "crop before resizing (default: the whole image); random takes a random area and "
+                  "shape, as in training; centre first resizes the shorter side to 8/7 of the "
+                  "larger side of --resize, as in evaluation")
       ->check(CLI::IsMember({"random", "centre"}));
   command
       .add_option("--trace", arguments.trace,
-                  "write a time line of the last 100,000 events, for chrome://tracing or Perfetto")
+                  "write a timeline of the last 100,000 events, for chrome://tracing or Perfetto")
       ->type_name("FILE");
   command
-      .add_option(
-          "--replay", arguments.replay,
-          "load one batch, and hand it out N times: how fast the reading loop is if loading "
-          "costs nothing; proves nothing")
+      .add_option("--replay", arguments.replay,
+                  "load one batch, and deliver it N times, to measure the reading loop without "
+                  "loading; the epoch is not proven")
       ->check(kPositiveNumber)
       ->type_name("N");
   command
       .add_option("--max-bad", arguments.max_bad,
-                  "number of samples that may turn out bad: they are left out, and named at the "
-                  "end; without it the first one is an error, or with --bad-list none is")
+                  "maximum number of bad samples to leave out and list at the end; one more is an "
+                  "error (default: 0, or no limit with --bad-list)")
       ->check(kWholeNumber)
       ->type_name("N");
   command
       .add_option("--bad-list", arguments.bad_list,
-                  "write the bad samples to this file, with the reasons, as --skip takes them")
+                  "write the bad samples and the reasons to this file, in the format of --skip")
       ->type_name("FILE");
 }
 
@@ -127,7 +121,7 @@ void check_decode_options(const DecodeArguments& arguments) {
                                                                 : nullptr;
   if (of_an_epoch != nullptr && arguments.replay) {
     throw_wrong_decoding(std::string(of_an_epoch) +
-                         " does not go together with --replay, which loads one batch");
+                         " cannot be given with --replay, which loads one batch");
   }
   // Check it now, not after an epoch.
   if (!arguments.trace.empty()) require_own_file("--trace", arguments.trace, kTraceBegin);

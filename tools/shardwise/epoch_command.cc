@@ -64,8 +64,8 @@ RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) 
   const std::uint64_t rank = sampler.rank(), world = sampler.world_size();
   if (!options.nodes) return options.run.node.value_or(RankOptions::Range{rank, 1});
   if (!options.run.rank) {
-    throw CLI::ValidationError("--nodes",
-                               "without --rank all ranks are loaded here, one after another");
+    throw CLI::ValidationError(
+        "--nodes", "needs --rank; without it all ranks are loaded here, one after another");
   }
   if (world % *options.nodes != 0) {
     throw CLI::ValidationError(
@@ -102,9 +102,8 @@ void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& 
     }
   }
   if (report.audit.sum() == expected) return;
-  throw NotExact("samples were loaded that the order does not hold, or not those that it does",
-                 fmt::format("epoch {}", sampler.epoch()),
-                 "this is a fault in shardwise: please report it");
+  throw NotExact("the loaded samples are not those of the order",
+                 fmt::format("epoch {}", sampler.epoch()), "report this fault of shardwise");
 }
 
 /// Proves the epoch if all its deliveries are known. They are not known for a single rank, or if
@@ -177,11 +176,10 @@ void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& d
   // Shards were fetched again for another reason: they were damaged, or others removed them.
   if (stats.evicted + stats.bypassed == 0) return;
   say("note",
-      fmt::format(
-          "{} were fetched {} times: the order returns to shards that the cache had no room to "
-          "keep; `shardwise plan` shows how large it should be{}",
-          counted(num_shards, "shard"), human_count(stats.fetched),
-          is_sharded ? "" : ", and --sampler sharded reads one shard after another"));
+      fmt::format("{} were fetched {} times, because the cache is too small for this order; "
+                  "`shardwise plan` shows the size it needs{}",
+                  counted(num_shards, "shard"), human_count(stats.fetched),
+                  is_sharded ? "" : ", and --sampler sharded reads shards one after another"));
 }
 
 /// Opens the data set, or all data sets of a mixture, which share one cache.
@@ -223,7 +221,8 @@ void replay(const EpochOptions& options, const Run& run, Output& out) {
   const auto take = [&](const LoadedEpoch::Loaded& loaded) { report.add(loaded); };
   const double seconds = loading.replay(*run.data, *run.sampler, times, take).count();
   const std::uint64_t samples = report.audit.sum().count;
-  constexpr const char* kNotProven = "one batch was handed out again and again: nothing is proven";
+  constexpr const char* kNotProven =
+      "the epoch is not proven, because --replay delivers one batch repeatedly";
   if (options.json) {
     const nlohmann::ordered_json json = {
         {"samples", samples},
@@ -254,8 +253,8 @@ void run(const EpochOptions& options, Output& out) {
   const bool is_empty = run.sampler->num_samples() == 0;
   if (is_empty && !options.allow_empty) {
     throw InvalidArgument(
-        "there is no sample to read", fmt::format("epoch {}", run.sampler->epoch()),
-        "look at --where and `shardwise info`; --allow-empty permits an epoch without samples");
+        "the epoch has no sample", fmt::format("epoch {}", run.sampler->epoch()),
+        "check --where and `shardwise info`, or accept an empty epoch with --allow-empty");
   }
   const MixedDataset& data = *run.data;
   const std::shared_ptr<ShardCache> cache = data.part(0).cache();
@@ -343,7 +342,7 @@ void run(const EpochOptions& options, Output& out) {
   if (cache) print_cache(cache->stats(), out);
   out.print("memory    peak {} with mapped shards; {} private at the end\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
-  out.print("{}\n", is_empty ? "the epoch has no sample: nothing is proven" : proof);
+  out.print("{}\n", is_empty ? "the epoch has no sample, so it is not proven" : proof);
   if (cache) {
     out.flush();
     note_repeated_fetches(cache->stats(), data,
@@ -375,7 +374,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<EpochOptions>();
   command
       ->add_option("--threads", options->threads,
-                   "loading threads; 0 means that the reading loop loads")
+                   "loading threads; 0 means: the reading loop loads")
       ->check(kNumThreads)
       ->type_name("N")
       ->default_str("one per core");
@@ -398,10 +397,9 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->capture_default_str();
   add_run_options(*command, options->run, /*with_size=*/false);
   command
-      ->add_option(
-          "--nodes", options->nodes,
-          "number of nodes that the ranks run on, in equal blocks, each with a cache: what "
-          "other ranks of this node still need stays in it")
+      ->add_option("--nodes", options->nodes,
+                   "number of nodes, each with an equal block of the ranks and a cache, which "
+                   "keeps shards that other ranks of the node still need")
       ->check(kPositiveNumber)
       ->type_name("N");
   command->add_flag("--allow-empty", options->allow_empty,
@@ -410,13 +408,12 @@ void add_epoch_command(CLI::App& program, Output& out) {
   mark_common(*command, {"--batch", "--threads", "--decode", "--resize", "--sampler", "--seed",
                          "--epoch", "--world", "--rank", "--cache", "--json"});
   command->footer(
-      "Under srun, mpirun or torchrun, and without --world and --rank, it reads the samples of the "
-      "launcher's rank.\n\n"
-      "The library's Loader loads the samples, as in a training run. With --decode the line "
-      "\"limit\" says what limits it, and a line \"forgiven\" counts each kind of damage in images "
-      "that were decoded nevertheless.\n\n"
-      "With --bad-list all samples that cannot be decoded are found, for the --skip of later "
-      "runs.\n\n"
+      "Without --world and --rank, it reads the samples of the launcher's rank under srun, mpirun "
+      "or torchrun.\n\n"
+      "The library's Loader loads the samples, as in a training run. With --decode, the line "
+      "\"limit\" names the bottleneck, and a line \"forgiven\" counts each kind of damage in "
+      "images that were decoded anyway.\n\n"
+      "--bad-list finds all samples that cannot be decoded, for --skip of later runs.\n\n"
       "Examples:\n  shardwise epoch train.idx --world 8 --threads 4\n"
       "  shardwise epoch train.idx --decode rgb --resize 224x224 --crop random --threads 8");
   command->callback([options, &out] {

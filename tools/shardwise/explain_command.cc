@@ -74,8 +74,8 @@ void add_explain_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<ExplainOptions>();
   command
       ->add_option("--step", options->step,
-                   "step of the epoch, from 0; with --token or --checkpoint counted from where the "
-                   "run stands")
+                   "step of the epoch, from 0; with --token or --checkpoint, counted from the "
+                   "point of resuming")
       ->required()
       ->check(kWholeNumber)
       ->type_name("N");

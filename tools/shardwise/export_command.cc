@@ -68,7 +68,7 @@ void run(const ExportOptions& options, Output& out) {
 
 void add_export_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "export", "Write the index for other readers: as a wids descriptor, or as DALI index files");
+      "export", "Write a wids descriptor or DALI index files for other readers");
   const auto options = std::make_shared<ExportOptions>();
   add_index_argument(*command, options->index)->required();
   command

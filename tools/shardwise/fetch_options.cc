@@ -39,7 +39,7 @@ void add_headers(const std::string& given, std::vector<std::string>& headers) {
   constexpr std::string_view kWhat = "the file of headers";
   const std::string path = at_home(given.substr(1));
   if (path.empty()) {
-    throw CLI::ValidationError("--http-header", "the @ has no name of a file behind it");
+    throw CLI::ValidationError("--http-header", "write the name of a file after the @");
   }
   try {
     const std::string text = read_text(path, kMostBytes, kWhat);
@@ -108,9 +108,9 @@ std::string scheme_today(const std::string& url, const Fetchers::Options& fetchi
 /// Parses the value of --retry-time. Errors: wrong usage.
 std::chrono::milliseconds parse_retry_time(const std::string& given) {
   if (const auto time = parse_duration(given)) return *time;
-  throw CLI::ValidationError("--retry-for", in_quotes(given) +
-                                                " is not a time: write a number with a unit, as "
-                                                "30s, 15m or 2h, or 0");
+  throw CLI::ValidationError(
+      "--retry-for",
+      in_quotes(given) + " is not a time; write a number with a unit, e.g. 30s, 15m or 2h, or 0");
 }
 
 /// Returns e.g. "15 min", "1 h 40 min" or "20 s".
@@ -126,8 +126,7 @@ std::string shown_time(std::chrono::milliseconds time) {
 
 void say_what_is_tried_again(const std::string& url, const std::string& reason,
                              std::chrono::milliseconds left) {
-  say("waiting", fmt::format("{} cannot be fetched now ({}); it is tried again, for {} at most "
-                             "(--retry-for)",
+  say("waiting", fmt::format("{} cannot be fetched now ({}); retrying for at most {} (--retry-for)",
                              in_quotes(url), reason, shown_time(left)));
 }
 
@@ -162,7 +161,7 @@ void check_servers(const Fetchers::Options& fetching, const std::vector<std::str
     throw CLI::ValidationError(
         "--url-base",
         "no shard lies below OLD, " + in_quotes(redacted_url(move.from)) +
-            (urls.empty() ? ": none is at a URL"
+            (urls.empty() ? ", because all shards are local"
                           : "; the first shard is " + in_quotes(redacted_url(urls.front()))));
   }
   const std::string unused = options_of_http(fetching);
@@ -171,7 +170,8 @@ void check_servers(const Fetchers::Options& fetching, const std::vector<std::str
         return scheme_today(url, fetching).starts_with("http");
       });
   if (is_unused && !quiet) {
-    say("note", unused + " goes to no shard: it is for http and https, and the first shard is " +
+    say("note", unused +
+                    " was not sent, because it is for http and https, and the first shard is " +
                     in_quotes(redacted_url(urls.front())));
   }
 }
@@ -186,9 +186,7 @@ Fetchers::Options fetching_of(Fetchers::Options fetching, const std::string& ind
   for (Fetchers::Options::Moved& move : fetching.moved) {
     if (!move.from.empty()) continue;
     if (index.empty()) {
-      throw CLI::ValidationError(
-          "--url-base",
-          "NEW alone is for a command that reads one index, which is there: write OLD=NEW");
+      throw CLI::ValidationError("--url-base", "NEW alone needs one existing index; write OLD=NEW");
     }
     if (!base) base = base_of(*Index::open(index));
     move.from = *base;
@@ -207,32 +205,29 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
           [&fetching](const std::vector<std::string>& all) {
             for (const std::string& given : all) add_headers(given, fetching.headers);
           },
-          "a header of every http and https request, 'Name: value', or @FILE with one a line, "
-          "which lists "
-          "of processes do not show; may be given several times")
+          "header of every http and https request, 'Name: value'; @FILE reads one per line, and "
+          "hides them from process lists; may be given several times")
       ->type_name("HEADER")
       ->allow_extra_args(false)
       ->group(kFetchGroup);
   command
-      .add_option("--bearer-token-file", fetching.bearer_token_file,
-                  "file whose first line is the bearer token of https requests; it is read again "
-                  "for each shard")
+      .add_option(
+          "--bearer-token-file", fetching.bearer_token_file,
+          "file whose first line is the bearer token of https requests; read again for each shard")
       ->type_name("FILE")
       ->group(kFetchGroup);
   command
       .add_flag("--bearer-token-loopback", fetching.bearer_token_loopback,
-                "send the bearer token to this machine over http, too, where any of its users may "
-                "listen")
+                "send the bearer token over http to this machine, where any user may listen")
       ->group(kFetchGroup);
   command
       .add_option("--netrc-file", fetching.netrc_file,
-                  "file with users and passwords by host; without it, the one that NETRC names, or "
-                  "`~/.netrc`")
+                  "file with users and passwords by host (default: $NETRC, or `~/.netrc`)")
       ->type_name("FILE")
       ->group(kFetchGroup);
   command
       .add_option("--ca-file", fetching.ca_file,
-                  "certificates of the authorities to trust, in PEM, in place of this machine's")
+                  "PEM file of the certificate authorities to trust (default: this machine's)")
       ->type_name("FILE")
       ->group(kFetchGroup);
   command
@@ -241,9 +236,9 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
           [&fetching](const std::vector<std::string>& all) {
             for (const std::string& given : all) fetching.moved.push_back(parse_moved(given));
           },
-          "URLs that begin with OLD are fetched from NEW: a mirror, another scheme, or the same "
-          "with a fresh signature (NEW?SIGNATURE); an OLD below which no shard lies is an error; "
-          "NEW alone: for the folder of all shards of the index; may be given several times")
+          "fetch URLs that begin with OLD from NEW, e.g. a mirror, or the same URL with a new "
+          "signature (NEW?SIGNATURE); OLD must match a shard; NEW alone replaces the folder of all "
+          "shards; may be given several times")
       ->type_name("[OLD=]NEW")
       ->allow_extra_args(false)
       ->group(kFetchGroup);
@@ -251,14 +246,14 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
       .add_option_function<std::string>(
           "--retry-for",
           [&fetching](const std::string& given) { fetching.retry_for = parse_retry_time(given); },
-          "how long to retry a fetch while a server is unreachable, refuses for now, or sends "
-          "wrong content, e.g. 30s, 15m or 2h; 0 means one attempt")
+          "how long to retry a fetch after a temporary failure or wrong content, e.g. 30s, 15m or "
+          "2h; 0 means one attempt")
       ->type_name("DURATION")
       ->default_str("15m")
       ->group(kFetchGroup);
   command
       .add_option("--host-connections", fetching.max_connections_per_host,
-                  "largest number of transfers from one host at a time; 0 means no limit")
+                  "maximum number of transfers from one host at a time; 0 means no limit")
       ->type_name("N")
       ->default_str("0")
       ->check(kWholeNumber)
@@ -274,11 +269,11 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
       ->group(kFetchGroup);
   command
       .add_flag("--no-sign-request", fetching.s3.anonymous,
-                "read s3:// without keys, as public buckets are read; none are looked for")
+                "read s3:// without keys, for public buckets")
       ->group(kFetchGroup);
   command
       .add_flag("--allow-pipe", fetching.allow_pipe,
-                "allow URLs that begin with pipe:, and run their commands, without a shell")
+                "run the commands of pipe: URLs, without a shell")
       ->group(kFetchGroup);
 }
 

@@ -88,9 +88,9 @@ CacheFill::Outcome fill(const FillOptions& options, const CacheFill& wanted,
                         const MixedDataset& data) {
   if (options.dry_run) return wanted.foreseen(entries_of(options.cache.directory));
   if (data.part(0).cache()->is_read_only()) {
-    throw Unsupported("this user may not write to the shard cache",
+    throw Unsupported("this user cannot write to the shard cache",
                       in_quotes(options.cache.directory),
-                      "give a directory of your own, or ask its owner to fill it");
+                      "name another directory, or ask its owner to fill it");
   }
   CacheFill::Outcome outcome;
   Progress progress("filling", Unit::kBytes, options.run.first_use.quiet);
@@ -100,8 +100,7 @@ CacheFill::Outcome fill(const FillOptions& options, const CacheFill& wanted,
   } catch (const Cancelled&) {
     progress.clear();
     throw Interrupted(
-        fmt::format("interrupted; {} complete in {}, and the rest is fetched when "
-                    "it is needed, or by the same command",
+        fmt::format("interrupted; {} complete in {}; run the same command to fetch the rest",
                     counted(outcome.fetched.shards + outcome.present.shards, "shard", "is", "are"),
                     in_quotes(options.cache.directory)));
   }
@@ -138,8 +137,8 @@ void run(const FillOptions& options, Output& out) {
                                           .budget_bytes = budget_of(options, data)});
   if (!wanted.is_order_known && !wanted.shards.empty()) {
     say("note",
-        "it is not known ahead when this order needs which shard; shards are taken in the order "
-        "of the index");
+        "this order does not fix in advance when each shard is needed, so shards are fetched in "
+        "the order of the index");
   }
   const CacheFill::Outcome outcome = fill(options, wanted, data);
   if (options.json) {
@@ -147,7 +146,7 @@ void run(const FillOptions& options, Output& out) {
     return;
   }
   if (wanted.shards.empty()) {
-    out.print("no shard needs a cache: all are read in place\n");
+    out.print("no shard needs a cache, because all are read in place\n");
     return;
   }
   out.print("{} {}; already there {}; did not fit {}\n",
@@ -169,7 +168,8 @@ void add_fill_command(CLI::App& cache_command, Output& out) {
   CLI::Option* const nodes =
       number("--nodes", options->nodes, "number of nodes, each with an equal block of the ranks");
   CLI::Option* const node =
-      number("--node", options->node, "the node, from 0, whose ranks read through this cache")
+      number("--node", options->node,
+             "number of the node, from 0, whose ranks read through this cache")
           ->needs(nodes);
   nodes->needs(node)->check(kPositiveNumber);
   command->add_option("--threads", options->threads, "number of shards fetched at the same time")
@@ -177,7 +177,7 @@ void add_fill_command(CLI::App& cache_command, Output& out) {
       ->type_name("N")
       ->capture_default_str();
   command->add_flag("--dry-run", options->dry_run,
-                    "say what would be fetched, and fetch nothing; no cache is made");
+                    "show what would be fetched, without fetching or making a cache");
   command->add_flag("--json", options->json, "print one JSON object");
   add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);
@@ -188,11 +188,10 @@ void add_fill_command(CLI::App& cache_command, Output& out) {
   mark_common(*command, {"--cache", "--cache-bytes", "--threads", "--world", "--nodes", "--node",
                          "--dry-run", "--json"});
   command->footer(
-      "Without --rank and --node, it fetches for all ranks. Under srun, mpirun or torchrun, and "
-      "without --world, --rank and --node, it fetches for the launcher's rank. Nothing leaves the "
-      "cache that is needed sooner, by this order or by one that another process reads. The "
-      "shards of an order that is not known ahead, as of resampled ones, are taken in the order of "
-      "the index.\n\n"
+      "Without --rank and --node, it fetches for all ranks; if --world is not given either, for "
+      "the launcher's rank under srun, mpirun or torchrun. A shard that this or another process "
+      "needs sooner is not evicted. If the order is not known in advance, e.g. resampled, shards "
+      "are fetched in the order of the index.\n\n"
       "Examples:\n  shardwise cache fill train.idx --cache /scratch/cache --cache-bytes 200G\n"
       "  shardwise cache fill train.idx --cache /scratch/cache --world 64 --nodes 8 --node 3");
   command->callback([options, &out] {

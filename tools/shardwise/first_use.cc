@@ -16,10 +16,9 @@ namespace shardwise::tools {
 
 CLI::Option* add_index_argument(CLI::App& command, std::string& index) {
   return command
-      .add_option(
-          "INDEX", index,
-          "the index; or one SOURCE as `shardwise index` takes it, of which an index is built at "
-          "first use and updated later")
+      .add_option("INDEX", index,
+                  "the index, or one SOURCE as for `shardwise index`; its index is then built at "
+                  "first use, and updated later")
       ->type_name("");
 }
 
@@ -28,10 +27,9 @@ void add_first_use_options(CLI::App& command, FirstUse& first_use) {
   command.add_flag("--quiet", first_use.quiet, "show no progress");
   CLI::Option* const directory =
       command
-          .add_option(
-              "--index-cache", first_use.directory,
-              "folder for the indexes of SOURCEs; without it, `$XDG_CACHE_HOME/shardwise` or "
-              "`~/.cache/shardwise`")
+          .add_option("--index-cache", first_use.directory,
+                      "folder for the indexes of SOURCEs (default: `$XDG_CACHE_HOME/shardwise` or "
+                      "`~/.cache/shardwise`)")
           ->type_name("DIR")
           ->group(kGroup);
   command
@@ -79,7 +77,7 @@ FoundIndex find_index(const std::string& name, const FirstUse& first_use) {
     progress.clear();
     if (first_use.quiet) return;
     say("note",
-        fmt::format("indexed {} ({} read) in {:.1f} s; the index is kept for the next time: {}",
+        fmt::format("indexed {} ({} read) in {:.1f} s; the index is kept for the next use: {}",
                     counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
                     progress.seconds(), in_quotes(index)));
     say_files_left_out(unknown_files(sources.left_out));

@@ -65,8 +65,8 @@ std::shared_ptr<const Index> built_index(const IndexOptions& options, const Buil
       summary.content == report.summary.content) {
     return index;
   }
-  say("note", fmt::format("another build has replaced {} since: index files of other programs, and "
-                          "wids descriptors, were not checked",
+  say("note", fmt::format("another build replaced {} meanwhile, so index files of other programs "
+                          "and wids descriptors were not checked",
                           in_quotes(options.index)));
   return nullptr;
 }
@@ -162,8 +162,7 @@ BuildOptions::Part parse_part(const std::string& text) {
   if (!number || !count || *number < 1 || *count < 1 || *number > *count) {
     throw CLI::ValidationError(
         "--part",
-        in_quotes(text) +
-            " is not a part of a build; write I/N with I from 1 to N: 1/4, 2/4, 3/4, 4/4");
+        in_quotes(text) + " is not a part of a build; write I/N with I from 1 to N, e.g. 1/4");
   }
   return {static_cast<std::uint64_t>(*number), static_cast<std::uint64_t>(*count)};
 }
@@ -190,8 +189,10 @@ BuildReport saying_how_to_continue(const IndexOptions& options, const Build& bui
     throw Interrupted(kInterruptedAndKept);
   } catch (const Error& e) {
     if (!has_journal(options.index)) throw;
-    throw Error(e.code(), std::string(e.what()) +
-                              "; then run the same command to continue: what was read is kept");
+    throw Error(
+        e.code(),
+        std::string(e.what()) +
+            "; then run the same command to continue, without reading finished shards again");
   }
 }
 
@@ -213,8 +214,7 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
   report_build(options.index, report, {}, seconds, options.json, out);
   if (had_words && index_sources(options.index).empty()) {
     say("note",
-        "the sources that the index was built from now stand for other shards: from now on it "
-        "lists its shards one by one");
+        "the index now lists its shards one by one, because its old sources name other shards");
   }
 }
 
@@ -238,10 +238,8 @@ std::string index_of_url_base(const IndexOptions& options) {
   for (const Fetchers::Options::Moved& move : options.cache.fetching.moved) {
     if (!move.from.empty()) continue;
     throw CLI::ValidationError(
-        "--url-base",
-        fmt::format("NEW alone is for the folder of all shards of an index that is brought up to "
-                    "date; with {} write OLD=NEW",
-                    options.sources.empty() ? "--relocate" : "SOURCE"));
+        "--url-base", fmt::format("NEW alone is for updates of an index; with {} write OLD=NEW",
+                                  options.sources.empty() ? "--relocate" : "SOURCE"));
   }
   return {};
 }
@@ -304,10 +302,10 @@ Job make_job(const IndexOptions& options, BuildOptions build) {
 /// index.
 void say_content_changed(const Job& job) {
   if (job.kept.is_lost) {
-    say("note", "the earlier index could not be read: only the options given now are used");
+    say("note", "the earlier index could not be read, so its options are lost");
   }
   if (const auto text = dropped_columns(job.kept.content, job.build.content); !text.empty()) {
-    say("note", "columns of the earlier index that were not named again, and are gone: " + text);
+    say("note", "columns of the earlier index that were not given again are removed: " + text);
   }
   if (const auto text = kept_options(job.options, job.build.content); !text.empty()) {
     say("note", "options kept from the earlier index, unless --forget is given: " + text);
@@ -334,7 +332,8 @@ void build(Job& job, Output& out) {
       check_descriptor_claims(*index, sources.descriptors, job.build.remote, options.check_md5,
                               options.quiet);
     } else if (!sources.descriptors.empty()) {
-      say("note", "the wids descriptor was not checked: not all of its shards are in this index");
+      say("note",
+          "the wids descriptor was not checked, because not all of its shards are in this index");
     }
   }
   report_build(options.index, report, left_out(options, sources), seconds, options.json, out);
@@ -352,10 +351,8 @@ void run(const IndexOptions& options, Output& out) {
 }  // namespace
 
 void add_index_command(CLI::App& program, Output& out) {
-  CLI::App* command =
-      program.add_subcommand("index",
-                             "Build an index, or bring it up to date: unchanged shards are "
-                             "not read again");
+  CLI::App* command = program.add_subcommand(
+      "index", "Build an index, or update it without reading unchanged shards again");
   const auto options = std::make_shared<IndexOptions>();
   command->add_option("-o,--output", options->index, "index to write")
       ->required()
@@ -370,25 +367,22 @@ void add_index_command(CLI::App& program, Output& out) {
     return command->add_option(name, value, text)->check(CLI::IsMember(choices));
   };
   std::vector<CLI::Option*> content = {
-      add_policy(
-          "--on-bad", options->on_bad,
-          "what to do with a bad member: error fails, which is the default; skip leaves it out; a "
-          "member that a column cannot be read from stays, and the value is NULL",
-          {"error", "skip"}),
-      add_policy(
-          "--on-no-field", options->on_no_field,
-          "the same for a name without an extension, such as `README`, and for a hidden file",
-          {"error", "skip"}),
+      add_policy("--on-bad", options->on_bad,
+                 "rule for bad members; error (the default) fails; skip leaves the member out, or, "
+                 "if only a column cannot be read from it, stores NULL",
+                 {"error", "skip"}),
+      add_policy("--on-no-field", options->on_no_field,
+                 "rule for members without an extension, e.g. `README`, and hidden files",
+                 {"error", "skip"}),
       add_policy("--on-duplicate-field", options->on_duplicate_field,
-                 "the same for a field that occurs twice in a sample", {"error", "skip"}),
+                 "rule for a field that occurs twice in a sample", {"error", "skip"}),
       add_policy("--on-repeated-key", options->on_repeated_key,
-                 "the same for a key at two places of a shard; keep: both become samples",
+                 "rule for a key that occurs at two places of a shard; keep makes both a sample",
                  {"error", "skip", "keep"}),
-      add_policy(
-          "--on-link", options->on_link,
-          "the same for a link that is named like a member; resolve: a hard link stands for the "
-          "earlier member that it names; symbolic links are never followed",
-          {"error", "skip", "resolve"}),
+      add_policy("--on-link", options->on_link,
+                 "rule for links with the name of a member; resolve gives a hard link the bytes of "
+                 "its target; symbolic links are never followed",
+                 {"error", "skip", "resolve"}),
       command
           ->add_option_function<std::vector<std::string>>(
               "--column",
@@ -402,66 +396,58 @@ void add_index_command(CLI::App& program, Output& out) {
           ->allow_extra_args(false),
       command->add_flag(
           "--hash", options->hash,
-          "store a hash of every shard and member, for `verify --full`; every byte is read"),
+          "read every byte, and store hashes of every shard and member for `verify --full`"),
       command->add_flag("--unique-keys", options->unique_keys,
                         "fail if a key occurs in two shards"),
-      command->add_flag(
-          "--forget", options->forget,
-          "use only the options given now; without it, those that INDEX was built with "
-          "are kept"),
+      command->add_flag("--forget", options->forget,
+                        "drop the options that INDEX was built with, and use only those given now"),
       command
           ->add_option_function<std::string>(
               "--part", [options](const std::string& text) { options->part = parse_part(text); },
-              "index only the I-th of N parts of the shards, from 1, for `shardwise merge`")
+              "index only the I-th of N parts of the shards, I from 1, for `shardwise merge`")
           ->type_name("I/N")};
-  CLI::Option* check_md5 = command->add_flag(
-      "--check-md5", options->check_md5,
-      "compare the shards with the md5sums of the wids descriptor, which reads every byte");
+  CLI::Option* check_md5 =
+      command->add_flag("--check-md5", options->check_md5,
+                        "read every byte, and check the md5sums of the wids descriptor");
   check_md5->excludes("--part");
   command
       ->add_flag("--drop-missing", options->drop_missing,
                  "leave out shards that do not exist, instead of failing")
       ->excludes(check_md5);
-  command->add_flag(
-      "--accept-times", options->accept_times,
-      "accept shards with new modification times, such as copies, without reading them "
-      "again, if their size, first bytes and some headers agree");
+  command->add_flag("--accept-times", options->accept_times,
+                    "accept shards with new modification times, e.g. copies, without reading them "
+                    "again, if size, first bytes and some headers agree");
   CLI::Option* const relocate =
       command
-          ->add_option(
-              "--relocate", options->relocations,
-              "replace OLD, a folder or the beginning of URLs, by NEW in the paths of the index; "
-              "relative folders are below the current one, as other paths; "
-              "no shard is read, and no SOURCE is given; may be given several times")
+          ->add_option("--relocate", options->relocations,
+                       "replace OLD, a folder or the beginning of URLs, by NEW in the stored "
+                       "paths, without reading shards; relative folders are below the current one; "
+                       "not with SOURCE; may be given several times")
           ->type_name("OLD NEW")
           ->allow_extra_args(false);
   add_cache_options(*command, options->cache);
-  command->add_flag("--keep", options->keep, "keep in the cache the remote shards that were read")
+  command->add_flag("--keep", options->keep, "keep the remote shards that were read in the cache")
       ->needs("--cache");
   command->add_flag(
       "--dry-run", options->dry_run,
-      "list the shards that would be read, and those that are unchanged, missing or gone; "
-      "write nothing");
+      "list the shards that would be read, are unchanged, missing or gone, without writing");
   command->add_flag("--header", options->header, kHeaderHelp)->needs("--dry-run");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print the report as one JSON object");
   command
-      ->add_option(
-          "SOURCE", options->sources,
-          "a tar file, a directory (all `*.tar`, `*.tgz` and `*.tar.<codec>` below it, but for "
-          "files "
-          "and folders whose names begin with a dot), a glob, a pattern such as "
-          "'train-{000000..000146}.tar', a URL, a wids descriptor (`*.json`), a "
-          "file with a list (`@list.txt`), or `-` for a list on standard input. Without any, the "
-          "index is updated from the sources and options that it was built with; directories, "
-          "globs and descriptors are then read anew")
+      ->add_option("SOURCE", options->sources,
+                   "a tar file; a directory (all `*.tar`, `*.tgz` and `*.tar.<codec>` below it, "
+                   "except hidden ones); a glob; a pattern, e.g. 'train-{000000..000146}.tar'; a "
+                   "URL; a wids descriptor (`*.json`); a list (`@list.txt`, or `-` for standard "
+                   "input). Without a SOURCE, the index is updated from its own sources and "
+                   "options; directories, globs and descriptors are then read again")
       ->type_name("");
   for (const char* name : {"--on-bad", "--on-no-field", "--on-duplicate-field", "--on-repeated-key",
                            "--on-link", "--drop-missing", "--check-md5"}) {
     command->get_option(name)->group("Bad and missing shards");
   }
   for (const char* name : {"--column", "--hash", "--unique-keys", "--forget", "--part"}) {
-    command->get_option(name)->group("What the index holds");
+    command->get_option(name)->group("Contents of the index");
   }
   for (const char* name : {"--accept-times", "--relocate"}) {
     command->get_option(name)->group("Shards that moved");
@@ -480,8 +466,7 @@ void add_index_command(CLI::App& program, Output& out) {
       if (!options->sources.empty() || option->count() == 0) continue;
       throw CLI::ValidationError(
           option->get_name() +
-          " needs SOURCE: without one, the index is updated with the options "
-          "that it was built with");
+          " needs a SOURCE; without one, an index is updated with its own options");
     }
     if (options->sources.empty() && options->relocations.empty() && !is_there(options->index)) {
       throw CLI::RequiredError("SOURCE");

@@ -62,22 +62,21 @@ void print_notes(const std::string& index, const BuildReport& report, const Note
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (report.without_value[i] == 0) continue;
     say("note",
-        fmt::format("the column {} is null for {} of {}, which have no such value: {}",
+        fmt::format("the column {} is null for {} of {}, which lack the value: {}",
                     in_quotes(columns[i].name), human_count(report.without_value[i]),
                     counted(report.summary.num_samples, "sample"), escaped(to_string(columns[i]))));
   }
   if (!noted.gone.empty()) {
-    say("note", fmt::format("{} in the earlier index, but not among the sources, and left out: {}",
-                            counted(noted.gone.size(), "shard", "is", "are"), some_of(noted.gone)));
+    say("note",
+        fmt::format("{} in the earlier index, but not among the sources, and so removed: {}",
+                    counted(noted.gone.size(), "shard", "is", "are"), some_of(noted.gone)));
   }
   say_files_left_out(noted.left_out);
   if (!noted.without_end_marker.empty()) {
     say("note",
-        fmt::format(
-            "{} no end-of-archive marker; an archive that was cut between two members looks "
-            "the same: {}",
-            counted(noted.without_end_marker.size(), "shard", "has", "have"),
-            some_of(noted.without_end_marker)));
+        fmt::format("{} no end-of-archive marker, and so may be truncated between two members: {}",
+                    counted(noted.without_end_marker.size(), "shard", "has", "have"),
+                    some_of(noted.without_end_marker)));
   }
   if (!noted.concatenated.empty()) {
     say("note", fmt::format("{} made of several archives, all of which were read: {}",
@@ -85,29 +84,28 @@ void print_notes(const std::string& index, const BuildReport& report, const Note
                             some_of(noted.concatenated)));
   }
   if (!noted.with_trailing_bytes.empty()) {
-    say("note", fmt::format("{} bytes after the end-of-archive marker, which were not read: {}",
+    say("note", fmt::format("{} bytes after the end-of-archive marker, which are ignored: {}",
                             counted(noted.with_trailing_bytes.size(), "shard", "has", "have"),
                             some_of(noted.with_trailing_bytes)));
   }
   if (!noted.without_checksum.empty() && !report.summary.content.hashes) {
-    say("note",
-        fmt::format("{} compressed without a checksum of the content, so that damage may go "
-                    "unnoticed; --hash stores a hash: {}",
-                    counted(noted.without_checksum.size(), "shard", "is", "are"),
-                    some_of(noted.without_checksum)));
+    say("note", fmt::format("{} compressed without a checksum, so damage cannot be detected; store "
+                            "hashes with --hash: {}",
+                            counted(noted.without_checksum.size(), "shard", "is", "are"),
+                            some_of(noted.without_checksum)));
   }
   if (report.shards_moved > 0) {
-    say("note", fmt::format("{} another path or time than before, and {} not read again",
+    say("note", fmt::format("{} a new path or time, and {} not read again",
                             counted(report.shards_moved, "shard", "has", "have"),
                             report.shards_moved == 1 ? "was" : "were"));
   }
   if (report.shards_resumed > 0) {
-    say("note", fmt::format("{} taken over from a build that did not finish",
+    say("note", fmt::format("{} reused from an unfinished build",
                             counted(report.shards_resumed, "shard", "was", "were")));
   }
   if (!report.dropped.empty()) {
     say("note",
-        fmt::format("{} missing, and left out: {}",
+        fmt::format("{} missing and left out: {}",
                     counted(report.dropped.size(), "shard", "is", "are"), some_of(noted.dropped)));
   }
   if (report.num_not_samples > 0) {
@@ -194,7 +192,7 @@ void report_plan(const std::string& index, const BuildPlan& plan, bool is_json, 
   const auto add = [&](const std::vector<std::string>& shards, std::string_view what) {
     if (!shards.empty()) text += fmt::format(", {} {}", human_count(shards.size()), what);
   };
-  add(plan.resumed, "taken over from a build that did not finish");
+  add(plan.resumed, "reused from an unfinished build");
   add(plan.unchanged, "unchanged");
   add(plan.missing, "missing");
   add(plan.gone, "no longer in the index");

@@ -129,7 +129,7 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
               rests_text(index));
   }
   if (num_values > 0) {
-    out.print("not read for a column, whose value is NULL: {}\n", counted(num_values, "member"));
+    out.print("not read for a column, so the value is NULL: {}\n", counted(num_values, "member"));
   }
   const std::size_t shown = std::min<std::size_t>(members.size(), kSkippedShown);
   for (std::size_t i = 0; i < shown; ++i) {
@@ -174,7 +174,7 @@ void run(const InfoOptions& options, Output& out) {
     out.print("compressed   {}, which cannot be read in place\n",
               counted(compressed.count, "shard"));
     if (compressed.unchecked > 0 && !summary.content.hashes) {
-      out.print("unchecked    {} of them without a checksum: give --hash\n",
+      out.print("unchecked    {} of them without a checksum; store hashes with --hash\n",
                 human_count(compressed.unchecked));
     }
   }

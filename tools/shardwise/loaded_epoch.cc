@@ -237,8 +237,8 @@ std::chrono::duration<double> LoadedEpoch::replay(const MixedDataset& data, cons
   std::optional<Batch> batch;
   if (sampler.size() > 0) batch = impl_->loader_at(data, sampler)->next();
   if (!batch) {
-    throw InvalidArgument("there is no batch to replay", "--replay",
-                          "name an index that has samples for this rank");
+    throw InvalidArgument("the rank has no batch to replay", "--replay",
+                          "name an index with samples for this rank");
   }
   const auto begin = std::chrono::steady_clock::now();
   for (std::uint64_t i = 0; i < times; ++i) {
@@ -320,9 +320,9 @@ void LoadedEpoch::finish(const MixedDataset& data) const {
   impl_->write_bad_list(data.fingerprint());
   if (impl_->bad.empty() || impl_->stats.samples > 0) return;
   throw BadField(
-      "all samples that were loaded are bad",
+      "all loaded samples are bad",
       counted(impl_->reasons.size(), "sample") + ", the first: " + impl_->reasons.begin()->second,
-      "nothing is proven; check --decode, and the fields that it reads");
+      "check --decode and the fields that it reads");
 }
 
 }  // namespace shardwise::tools

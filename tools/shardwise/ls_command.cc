@@ -186,7 +186,7 @@ void add_ls_command(CLI::App& program, Output& out) {
       ->check(kWholeNumber)
       ->type_name("N");
   command->add_flag("--left-out", options->left_out,
-                    "list the members that are in no sample instead: shard, offset, kind, name and "
+                    "list the members that belong to no sample: shard, offset, kind, name and "
                     "reason; directories are only counted");
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per line");

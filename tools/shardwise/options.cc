@@ -42,7 +42,7 @@ std::string problem_of_number(const std::string& text, std::uint64_t least,
            std::to_string(most);
   }
   if (stop == end && error == std::errc::result_out_of_range) {
-    return in_quotes(text) + " is too large a number";
+    return in_quotes(text) + " is too large";
   }
   return in_quotes(text) + " is not a whole number of " + std::to_string(least) + " or more";
 }
@@ -96,7 +96,7 @@ const CLI::Validator kByteSize(
     [](std::string& text) {
       const std::optional<std::uint64_t> bytes = parse_byte_size(text);
       if (!bytes)
-        return in_quotes(text) + " is not a size: write a number of bytes, or 512M, 20GiB, 500MB";
+        return in_quotes(text) + " is not a size; write a number of bytes, or 512M, 20GiB, 500MB";
       text = std::to_string(*bytes);
       return std::string();
     },

@@ -18,13 +18,12 @@ inline constexpr std::string_view kSizeRule =
 
 /// Help of --header, for each list of sources that may have one.
 inline constexpr const char* kHeaderHelp =
-    "print the names of the columns, which a terminal always shows";
+    "print the names of the columns (always printed on a terminal)";
 
 /// Help of --access.
 inline constexpr const char* kAccessHelp =
-    "how shards are read; map: mapped, nothing is copied; read: copied, so that a shard that is "
-    "truncated meanwhile is an error and does not end the program by SIGBUS; range: of a remote "
-    "shard only the samples, one request each";
+    "how shards are read; map maps them, without copies; read copies, so a truncated shard is an "
+    "error, not a SIGBUS; range fetches single samples of remote shards, one request each";
 
 /// Marks the options of a command that its short help, -h, shows. CLI11 stores no notes of its
 /// users, so the mark is its flag of config files, which no program here reads.

@@ -27,7 +27,8 @@ void run(const OrderCommandOptions& options, Output& out) {
   const Run run = open_run(options.run);
   Sampler& sampler = *run.sampler;
   if (!options.run.rank && sampler.world_size() > 1 && ::isatty(STDERR_FILENO) == 1) {
-    say("note", fmt::format("this is rank 0 of {}; --rank gives another", sampler.world_size()));
+    say("note", fmt::format("these are the samples of rank 0 of {}; choose another with --rank",
+                            sampler.world_size()));
   }
   sampler.seek(options.from);
   std::vector<std::uint64_t> numbers(std::min<std::uint64_t>(kNumbersAtOnce, options.limit));
@@ -67,8 +68,8 @@ void add_order_command(CLI::App& program, Output& out) {
   mark_common(*command, {"--size", "--sampler", "--seed", "--epoch", "--world", "--rank", "--from",
                          "--limit", "--json"});
   command->footer(
-      "Without --rank, the samples are those of rank 0; under srun, mpirun or torchrun, and "
-      "without --world, those of the launcher's rank.\n\n"
+      "Without --rank, the samples are those of rank 0; without --world under srun, mpirun or "
+      "torchrun, those of the launcher's rank.\n\n"
       "Example:\n  shardwise order train.idx --epoch 3 --world 8 --rank 0 --limit 10");
   command->callback([options, &out] {
     go_by_launcher(options->run);

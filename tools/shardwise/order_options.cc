@@ -135,7 +135,7 @@ std::optional<ResumeToken> token_of(const RunArguments& arguments) {
 void refuse_beside_token(const RunArguments& arguments) {
   for (const CLI::Option* option : arguments.order.order_options) {
     if (option->count() == 0) continue;
-    throw_usage(fmt::format("{} is already set by {}: leave it out", option->get_name(),
+    throw_usage(fmt::format("{} is already set by {}; leave it out", option->get_name(),
                             arguments.checkpoint.empty() ? "--token" : "--checkpoint"));
   }
 }
@@ -239,17 +239,16 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
       ->type_name("SQL")
       ->group(kGroup);
   command
-      .add_flag(
-          "--allow-part", arguments.allow_part,
-          "accept an index that is one part of several; the epoch then covers this part alone")
+      .add_flag("--allow-part", arguments.allow_part,
+                "accept an index that is one part of several; the epoch then covers only this part")
       ->group(kRareGroup);
   command.add_option("--skip", arguments.skip_file, fmt::format("file with {}", kSkipFileHelp))
       ->type_name("FILE")
       ->group(kGroup);
   command
       .add_option("--mix", arguments.mix,
-                  "read several indexes, mixed by weight, each in exact epochs of its own; instead "
-                  "of INDEX")
+                  "read several indexes, mixed by weight, instead of INDEX; each index is read in "
+                  "exact epochs")
       ->type_name("INDEX=WEIGHT,...")
       ->delimiter(',')
       ->group(kRareGroup);
@@ -322,7 +321,7 @@ StepSize checked(const StepSize& given) {
 MixedDataset open_data(const OrderArguments& arguments, const std::string& index,
                        const std::function<Dataset(const std::string& index)>& open) {
   std::vector<std::string> indexes = parse_mix(arguments.mix).indexes;
-  if (!index.empty() && !indexes.empty()) throw_usage("--mix names the indexes: leave INDEX out");
+  if (!index.empty() && !indexes.empty()) throw_usage("--mix names the indexes; leave INDEX out");
   if (indexes.empty()) indexes = {index};
   std::vector<Dataset> parts;
   for (const std::string& name : indexes) {
@@ -344,8 +343,8 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
     command.add_option(name, value, text)->check(kWholeNumber)->type_name("N")->group(kRankGroup);
   };
   number("--epoch", arguments.epoch,
-         "epoch number, from 0; with --token or --checkpoint, an epoch to begin instead of where "
-         "the run stands");
+         "epoch number, from 0; with --token or --checkpoint, a later epoch to begin instead of "
+         "resuming");
   arguments.world_option = command.add_option("--world", arguments.world_size, "number of ranks")
                                ->check(kWholeNumber)
                                ->type_name("N")
@@ -357,14 +356,14 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
       command
           .add_option(
               "--token", arguments.token,
-              "resume token, a file or the text; it says the order, and where the run stands")
+              "resume token, a file or the text; it holds the order and the point of resuming")
           ->type_name("FILE|TEXT")
-          ->group("Where a run stands");
+          ->group("Resuming a run");
   command
       .add_option("--checkpoint", arguments.checkpoint, "checkpoint, whose resume token is used")
       ->type_name("FILE")
       ->excludes(token)
-      ->group("Where a run stands");
+      ->group("Resuming a run");
   add_first_use_options(command, arguments.first_use);
 }
 
@@ -389,7 +388,7 @@ void check_mixture(const OrderArguments& arguments, const Order& order, const Mi
   const auto* const mixture = std::get_if<Mixture>(&order.kind);
   const std::vector<double> weights = parse_mix(arguments.mix).weights;
   if (mixture == nullptr || data == nullptr) return;
-  if (weights.empty()) throw_usage("the token is for a mixture: name its indexes with --mix");
+  if (weights.empty()) throw_usage("the token is for a mixture; name its indexes with --mix");
   const bool same =
       std::equal(weights.begin(), weights.end(), mixture->parts.begin(), mixture->parts.end(),
                  [](double weight, const Mixture::Part& part) { return weight == part.weight; });
@@ -414,14 +413,14 @@ std::unique_ptr<Sampler> sampler_at(const RunArguments& arguments, const SampleS
                           .global_batch_size = step.global_batch_size,
                           .replicas = arguments.order.replicas};
   if (std::holds_alternative<Sharded>(order.kind) && !samples.knows_shards()) {
-    throw_usage("--sampler sharded needs INDEX: a number of samples has no shards");
+    throw_usage("--sampler sharded needs INDEX, because --size has no shards");
   }
   auto sampler = as_usage([&] { return make_sampler(samples, order, ranks); });
   if (token) sampler->resume(*token);
   if (arguments.epoch) {
     if (token && *arguments.epoch < token->epoch) {
-      throw_usage(fmt::format("--epoch {} is before epoch {}, in which the run stands",
-                              *arguments.epoch, token->epoch));
+      throw_usage(fmt::format("--epoch {} is before epoch {} of the token", *arguments.epoch,
+                              token->epoch));
     }
     as_usage([&] { sampler->set_epoch(*arguments.epoch); });
   }

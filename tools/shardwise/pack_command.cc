@@ -80,8 +80,8 @@ bool is_classes_file(const std::string& path) {
 /// Throws if this run would replace or remove a file that another program wrote.
 void require_own(const PackOptions& options, bool has_classes) {
   const auto refuse = [](const std::string& path) {
-    throw InvalidArgument("the file was not written by `shardwise pack`, and is not replaced",
-                          in_quotes(path), "move it away, or choose another folder or --prefix");
+    throw InvalidArgument("will not replace a file that `shardwise pack` did not write",
+                          in_quotes(path), "move the file, or choose another folder or --prefix");
   };
   for (const std::uint64_t number : shards_there(options)) {
     const std::string path = options.directory + "/" + shard_name(options, number);
@@ -103,7 +103,7 @@ void prepare_directory(const PackOptions& options, bool has_classes) {
   if (error) throw_errno(error.value(), "cannot make the folder", options.directory);
   if (!options.force && !shards_there(options).empty()) {
     throw InvalidArgument("the folder already holds shards", in_quotes(options.directory),
-                          "give --force to replace them, or another folder");
+                          "replace them with --force, or choose another folder");
   }
   require_own(options, has_classes);
 }
@@ -142,7 +142,7 @@ class Packer {
 [[noreturn]] void throw_interrupted(const PackOptions& options, const Packer& packer) {
   if (options.dry_run || packer.num_finished() == 0) throw Cancelled("interrupted");
   throw Interrupted(fmt::format(
-      "interrupted; {} complete in {}: run again with --force, which replaces what is there",
+      "interrupted; {} complete in {}; run again with --force to replace them",
       counted(packer.num_finished(), "shard", "is", "are"), in_quotes(options.directory)));
 }
 
@@ -181,12 +181,12 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
   out.print(", {:.2f} s\n", seconds);
   if (!list.left_out.empty()) {
     say("note",
-        fmt::format("{} left out, not named like {}; the first is {}",
+        fmt::format("{} left out, because not named like {}; the first is {}",
                     counted(list.left_out.size(), "file"),
                     list.classes.empty() ? "samples" : "images", in_quotes(list.left_out[0])));
   }
   if (!list.classes.empty() && !options.shuffle) {
-    say("note", "each shard holds few classes, which is bad for training; --shuffle mixes them");
+    say("note", "each shard holds few classes, which is bad for training; mix them with --shuffle");
   }
 }
 
@@ -218,23 +218,22 @@ void add_pack_command(CLI::App& program, Output& out) {
   command->add_option("-o,--output", options->directory, "folder for the shards")
       ->required()
       ->type_name("DIR");
-  CLI::Option_group* source = command->add_option_group("source", "What to pack, one of");
+  CLI::Option_group* source = command->add_option_group("source", "Files to pack, one of");
   source
       ->add_option("--images", options->images,
-                   "images in one folder per class; the class, from 0 in the order of the folders' "
-                   "names, becomes "
-                   "the field cls")
+                   "images in one folder per class; the field cls is the number of the class, from "
+                   "0 in the order of the folders' names")
       ->type_name("DIR");
   source
       ->add_option("--files", options->files,
                    "files grouped by base name: a.jpg and a.json become one sample")
       ->type_name("DIR");
   source->require_option(1);
-  command->add_option("--max-samples", options->max_samples, "most samples per shard")
+  command->add_option("--max-samples", options->max_samples, "maximum samples per shard")
       ->check(kPositiveNumber)
       ->type_name("N")
       ->capture_default_str();
-  add_byte_size(*command, "--max-bytes", options->max_bytes, "most bytes per shard");
+  add_byte_size(*command, "--max-bytes", options->max_bytes, "maximum bytes per shard");
   command->add_option("--prefix", options->prefix, "beginning of the shards' names")
       ->check([](const std::string& prefix) {
         return prefix.find('/') == std::string::npos ? "" : "must not contain a slash";
@@ -247,9 +246,8 @@ void add_pack_command(CLI::App& program, Output& out) {
       ->needs(shuffle)
       ->type_name("N")
       ->capture_default_str();
-  command->add_flag(
-      "--force", options->force,
-      "replace the shards that an earlier `shardwise pack` wrote there, and no other file");
+  command->add_flag("--force", options->force,
+                    "replace the shards of an earlier `shardwise pack`, but no other file");
   command->add_flag("--dry-run", options->dry_run,
                     "count shards, samples and bytes, and write nothing");
   command->add_flag("--quiet", options->quiet, "show no progress");
@@ -257,12 +255,11 @@ void add_pack_command(CLI::App& program, Output& out) {
   mark_common(*command, {"--output", "--images", "--files", "--max-samples", "--max-bytes",
                          "--shuffle", "--force", "--dry-run", "--json"});
   command->footer(
-      "The same files give the same shards, byte for byte.\n"
+      "Equal files give equal shards, byte for byte.\n"
       "A sample's key ends at the first dot of its name. With --images, other dots in a name "
       "become `_`;\n"
-      "with --files, what follows the first dot is the field: a.seg.png is the field seg.png of "
-      "the "
-      "sample a.\n\n"
+      "with --files, the text after the first dot is the field: a.seg.png is the field seg.png of "
+      "the sample a.\n\n"
       "Example:\n  shardwise pack --images photos --shuffle -o shards");
   command->callback([options, &out] { run(*options, out); });
 }

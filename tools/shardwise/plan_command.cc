@@ -62,11 +62,10 @@ FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
                                  CLI::ExitCodes::ValidationError);
     }
     if (num_ranks % options.plan.nodes != 0) {
-      throw CLI::ValidationError(
-          fmt::format(
-              "--world {} is not divisible by --nodes {}: each node has the same number of ranks",
-              num_ranks, options.plan.nodes),
-          CLI::ExitCodes::ValidationError);
+      throw CLI::ValidationError(fmt::format("--world {} is not divisible by --nodes {}; each node "
+                                             "must have the same number of ranks",
+                                             num_ranks, options.plan.nodes),
+                                 CLI::ExitCodes::ValidationError);
     }
     const std::vector<std::uint64_t>& sizes = shards.sizes_bytes;
     FetchPlan::Options plan = options.plan;
@@ -203,9 +202,8 @@ void run(const PlanOptions& options, Output& out) {
             human_count(plan.bytes_for_once()));
   if (plan.bytes_in_use() > plan.options.cache_bytes) {
     out.print(
-        "\nthe cache is smaller than the shards that are read at the same time, up to {} ({} "
-        "bytes): "
-        "some shards are not kept; choose {}a larger cache\n",
+        "\nthe cache is smaller than the shards in use at one time, up to {} ({} bytes), so some "
+        "shards are not kept; choose {}a larger cache\n",
         human_bytes(plan.bytes_in_use()), human_count(plan.bytes_in_use()),
         has_window ? "a smaller --window or " : "");
   }
@@ -228,8 +226,8 @@ void add_plan_command(CLI::App& program, Output& out) {
   const auto size = [&](const char* name, std::uint64_t& value, const char* what) {
     return command->add_option(name, value, what)->transform(kByteSize)->type_name(kSizeType);
   };
-  CLI::Option* const shards = number("--shards", options->shards,
-                                     "number of shards, all of one size, instead of INDEX", "N");
+  CLI::Option* const shards =
+      number("--shards", options->shards, "number of shards of equal size, instead of INDEX", "N");
   CLI::Option* const samples =
       number("--samples-per-shard", options->samples_per_shard, "samples per shard", "N")
           ->needs(shards);
@@ -250,11 +248,10 @@ void add_plan_command(CLI::App& program, Output& out) {
   mark_common(*command, {"--nodes", "--cache-bytes", "--epochs", "--sampler", "--seed", "--world",
                          "--shards", "--json"});
   command->footer(
-      "A load is one stretch of the order in which a node reads a shard. LRU and next use are two "
-      "rules for the shard that leaves a full cache: the one that was read least recently, or the "
-      "one whose next load is farthest away. Runs use the second where their order is known ahead; "
-      "the first shows what a cache without that knowledge would fetch. In the table of nodes, "
-      "fetches are summed over all --epochs.\n\n"
+      "A load is one stretch of the order in which a node reads a shard. LRU evicts the shard that "
+      "was read least recently; next use evicts the shard that is needed last. Runs evict by next "
+      "use if their order is known in advance. In the table of nodes, fetches are summed over all "
+      "--epochs.\n\n"
       "Examples:\n  shardwise plan train.idx --world 64 --nodes 8 --cache-bytes 200G\n"
       "  shardwise plan --shards 100000 --samples-per-shard 1000 --shard-bytes 256M "
       "--world 1024 --streams 1024 --nodes 128 --cache-bytes 2T");

@@ -111,7 +111,7 @@ std::string sql_of(const std::string& text) {
   constexpr std::string_view kWhat = "the query";
   if (text == "-") return read_text("", kMaxQueryBytes, kWhat);
   if (!text.starts_with('@')) return text;
-  if (text == "@") throw CLI::ValidationError("SQL", "the @ has no name of a file behind it");
+  if (text == "@") throw CLI::ValidationError("SQL", "write the name of a file after the @");
   return read_text(at_home(text.substr(1)), kMaxQueryBytes, kWhat);
 }
 
@@ -126,7 +126,7 @@ void print_schema(const Index& index, const QueryOptions& options, Output& out) 
     }
     return;
   }
-  Table table(out, {{"table"}, {"column"}, {"type"}, {"what it is"}}, options.header);
+  Table table(out, {{"table"}, {"column"}, {"type"}, {"meaning"}}, options.header);
   for (const SchemaColumn& column : query_schema(index)) {
     table.add({column.table, escaped(column.name), column.type, column.text});
   }
@@ -141,7 +141,7 @@ void run(const QueryOptions& options, Output& out) {
       begin != std::string::npos && sql[begin] == '.') {
     const std::size_t end = sql.find_last_not_of(" \t\r\n");
     if (sql.substr(begin, end + 1 - begin) == ".schema") return print_schema(*index, options, out);
-    throw CLI::ValidationError("SQL", "the only command with a dot is .schema");
+    throw CLI::ValidationError("SQL", "unknown dot command; the only one is .schema");
   }
   Query query(index, sql, options.limits);
   query.set_cancel(interrupt_token());
@@ -169,11 +169,10 @@ void run(const QueryOptions& options, Output& out) {
 }  // namespace
 
 void add_query_command(CLI::App& program, Output& out) {
-  CLI::App* command =
-      program.add_subcommand("query",
-                             "Run read-only SQL on an index: on its tables of samples, members, "
-                             "shards, fields and skipped "
-                             "members, with the columns that `index --column` stored");
+  CLI::App* command = program.add_subcommand(
+      "query",
+      "Run a read-only SQL query on the index: its tables are samples (with the columns of `index "
+      "--column`), members, shards, fields and skipped");
   const auto options = std::make_shared<QueryOptions>();
   add_index_argument(*command, options->index)->required();
   command
@@ -183,17 +182,16 @@ void add_query_command(CLI::App& program, Output& out) {
       ->required()
       ->type_name("");
   add_byte_size(*command, "--scratch-bytes", options->limits.scratch_bytes,
-                "most bytes of temporary files for sorting and grouping, below TMPDIR")
+                "maximum bytes of temporary files for sorting and grouping, below TMPDIR")
       ->default_str("4G");
   command->add_flag("--json", options->json, "print one JSON object per row");
   command->add_flag("--header", options->header, kHeaderHelp);
   add_first_use_options(*command, options->first_use);
   mark_common(*command, {"--header", "--json", "--quiet"});
   command->footer(
-      "Text is compared byte by byte unless COLLATE says otherwise. With --json, a blob or text "
-      "that "
-      "is not UTF-8 is printed in hexadecimal under a name that ends in `_hex`, an infinite number "
-      "as \"Infinity\" or \"-Infinity\", and a second column of the same name as `name:1`.\n\n"
+      "Text is compared byte by byte, except with COLLATE. With --json, blobs and text that is not "
+      "UTF-8 are printed in hexadecimal, under a name that ends in `_hex`. Infinite numbers are "
+      "\"Infinity\" or \"-Infinity\". A second column of the same name is `name:1`.\n\n"
       "Examples:\n"
       "  shardwise query train.idx .schema\n"
       "  shardwise query train.idx \"SELECT cls, count(*) FROM samples GROUP BY cls\"\n"

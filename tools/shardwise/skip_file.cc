@@ -86,10 +86,10 @@ class Parser {
   std::string where() const { return in_quotes(path_) + ", line " + std::to_string(number_); }
 
   [[noreturn]] void throw_line(std::string_view line) const {
-    throw InvalidArgument("the line is not an entry of a skip file: " + in_quotes(line), where(),
-                          "write a sample number, 'key KEY', 'positions EPOCH BEGIN END' or "
-                          "'steps EPOCH FIRST END WORLD BATCH', where END is not before BEGIN or "
-                          "FIRST, and WORLD and BATCH are at least 1");
+    throw InvalidArgument(
+        "the line is not an entry of a skip file: " + in_quotes(line), where(),
+        "write a sample number, 'key KEY', 'positions EPOCH BEGIN END' or 'steps EPOCH FIRST END "
+        "WORLD BATCH', with END at least BEGIN or FIRST, and WORLD and BATCH at least 1");
   }
 
   const std::string& path_;
@@ -108,9 +108,9 @@ SkipList read_skip_file(const std::string& path, const FindKey& find_key,
   text.resize(file.read_at(0, text.data(), text.size()));
   if (!fingerprint.empty() && text.starts_with(kBadListBegin) &&
       !std::string_view(text).substr(kBadListBegin.size()).starts_with(fingerprint)) {
-    throw Mismatch("the list names samples of another data set", in_quotes(path),
-                   "give the INDEX, --where and mixture that it was made with, or write its lines "
-                   "as 'key KEY'");
+    throw Mismatch(
+        "the list belongs to another data set", in_quotes(path),
+        "use the INDEX, --where and --mix that it was made with, or write its lines as 'key KEY'");
   }
   Parser parser(path, find_key);
   for (const std::string_view line : lines_of(text, "the skip file", in_quotes(path))) {

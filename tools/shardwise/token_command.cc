@@ -114,7 +114,7 @@ void run(const TokenOptions& options, Output& out) {
   }
   out.print("epoch          {}\nposition       {} over all ranks\n", token.epoch, token.position);
   if (token.batches) {
-    out.print("batches        {} delivered of the window that begins there; rule: {}\n",
+    out.print("batches        {} delivered of the current window; rule: {}\n",
               counted(token.batches->delivered, "sample"), escaped(token.batches->rule));
   }
   if (token.audit)
@@ -128,7 +128,7 @@ void run(const TokenOptions& options, Output& out) {
               entry.from.position, entry.reason.empty() ? "" : ": ", escaped(entry.reason));
   }
   for (const auto& [begin, end] : token.skip.ranges()) {
-    out.print("  positions {} to before {} of epoch {}\n", begin.second, end, begin.first);
+    out.print("  positions [{}, {}) of epoch {}\n", begin.second, end, begin.first);
   }
   for (const ResumeToken::Stage& stage : token.history) {
     out.print("before epoch {} with data set {}, in the order\n", stage.end_epoch,
@@ -145,7 +145,7 @@ void add_token_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<TokenOptions>();
   command
       ->add_option("TOKEN", options->token,
-                   "file with a token or a checkpoint, or the text of a token")
+                   "file with a resume token or a checkpoint, or the text of a token")
       ->required()
       ->type_name("");
   command->add_flag("--json", options->json, "print one JSON object");

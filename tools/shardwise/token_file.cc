@@ -31,7 +31,7 @@ ResumeToken read_token(const std::string& file_or_text) {
   if (!std::filesystem::exists(file_or_text, no_error)) {
     if (file_or_text.starts_with("sw")) return ResumeToken::from_text(file_or_text);
     throw NotFound("the text is neither a file nor a resume token", in_quotes(file_or_text),
-                   "tokens begin with \"sw2.\"");
+                   "check the path; tokens begin with \"sw2.\" or \"sw3.\"");
   }
   const File file = File::open_read(file_or_text);
   if (read_front(file, detail::kCheckpointFirstWords.size()) == detail::kCheckpointFirstWords) {

@@ -112,18 +112,18 @@ void run(const VerifyArguments& options, Output& out) {
   if (num_different > 0) {
     throw StaleIndex(
         fmt::format(
-            "{} of {} {} from what was indexed{}", human_count(num_different), shards,
+            "{} of {} {} from the index{}", human_count(num_different), shards,
             num_different == 1 ? "differs" : "differ",
             num_missing == 0 ? "" : fmt::format(", {} of them missing", human_count(num_missing))),
         in_quotes(options.index),
-        "restore the shards, or run `shardwise index` again to take them as they are now");
+        "restore the shards, or run `shardwise index` again to index their new content");
   }
   if (num_unread > 0) {
     throw Error(ErrorCode::kIo,
-                fmt::format("{} of {} could not be read, and {} unverified",
+                fmt::format("{} of {} could not be read, and so {} unverified",
                             human_count(num_unread), shards, num_unread == 1 ? "is" : "are"),
                 in_quotes(options.index),
-                "the reasons are above; run it again when all shards can be read");
+                "see the reasons above; run again when all shards can be read");
   }
 }
 
@@ -135,9 +135,8 @@ void add_verify_command(CLI::App& program, Output& out) {
       "Check every shard against the index: its size, its modification time and all headers");
   const auto options = std::make_shared<VerifyArguments>();
   add_index_argument(*command, options->index)->required();
-  command->add_flag(
-      "--full", options->full,
-      "also check every byte against the hashes that `shardwise index --hash` stored");
+  command->add_flag("--full", options->full,
+                    "check every byte, too, against the hashes of `shardwise index --hash`");
   add_lookup_options(*command, options->lookup);
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per shard");

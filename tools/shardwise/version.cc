@@ -80,7 +80,7 @@ nlohmann::ordered_json version_json() {
         {"checkpoint", kCheckpointVersion}}},
       {"compiler", __VERSION__},
       {"libraries", libraries_json()},
-      {"libtorch", "none here: shardwise-train has it"},
+      {"libtorch", "not in this program, but in shardwise-train"},
   };
 }
 

@@ -55,18 +55,17 @@ void run(const WhenOptions& options, Output& out) {
       fmt::format("sample {} is not read", sample),
       fmt::format("epoch {}{}", run.sampler->epoch(),
                   options.run.rank ? fmt::format(", rank {}", *options.run.rank) : ""),
-      fmt::format("--tail drop, --skip, --epoch-size and weights of --mix leave samples out, and "
-                  "--token those that were read before{}",
+      fmt::format("check --tail drop, --skip, --epoch-size and the weights of --mix, which leave "
+                  "samples out, and --token, after which earlier samples are not read{}",
                   options.run.rank ? "; without --rank all ranks are searched" : ""));
 }
 
 }  // namespace
 
 void add_when_command(CLI::App& program, Output& out) {
-  CLI::App* command =
-      program.add_subcommand("when",
-                             "Print which rank reads a sample, in which step of the epoch, "
-                             "and at which place in the batch; all count from 0");
+  CLI::App* command = program.add_subcommand(
+      "when",
+      "Print which rank reads a sample, in which step and at which place of the batch, all from 0");
   const auto options = std::make_shared<WhenOptions>();
   add_step_size(*command, options->batch);
   CLI::Option* sample = command->add_option("--sample", options->sample, "sample number, from 0")

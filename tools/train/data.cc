@@ -36,7 +36,7 @@ Dataset open_dataset(const std::string& index, const std::string& root, const Op
 
 void require_samples(const MixedDataset& data, const std::string& path) {
   if (data.empty())
-    throw InvalidArgument("the index has no samples", in_quotes(path), "name another");
+    throw InvalidArgument("the index has no samples", in_quotes(path), "name another index");
 }
 
 /// Returns the largest label plus 1, from the columns of the indexes, without reading a shard.
@@ -80,9 +80,9 @@ std::optional<std::int64_t> known_classes(const MixedDataset& data, const Option
         data.part(part).cache() != nullptr || options.access == Dataset::Access::kRange;
     if (!can_fetch || !has_fetched_shards(data.part(part).index())) continue;
     throw InvalidArgument(
-        "the number of classes is not known before all shards are fetched",
+        "the number of classes is unknown until all shards are fetched",
         in_quotes(options.train_index),
-        "name it with --classes, or build the index with --column " + options.label_field);
+        "give --classes, or build the index with --column " + options.label_field);
   }
   return std::nullopt;
 }
@@ -150,7 +150,7 @@ void check(const Options& options, int world_size) {
                    "check the path, or start without --resume");
   }
   if (!options.resume && is_there) {
-    throw InvalidArgument("the checkpoint exists already", in_quotes(options.checkpoint),
+    throw InvalidArgument("the checkpoint already exists", in_quotes(options.checkpoint),
                           "continue it with --resume, or name another file");
   }
 }
@@ -174,13 +174,14 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
     } catch (const Error& e) {
       // The run counts bad samples when it reads them.
       if (options.max_bad > 0) continue;
-      throw Error(e.code(), std::string(e.what()) + "; --label-field names the field of the class");
+      throw Error(e.code(),
+                  std::string(e.what()) + "; name the field of the class with --label-field");
     }
     if (label < 0 || label >= 1 << 20) {
       throw BadField("a label is not a class",
                      sample.describe() + ", " + in_quotes(options.label_field) + " is " +
                          std::to_string(label),
-                     "labels are numbers from 0, below --classes");
+                     "labels must be numbers from 0, below --classes");
     }
     most = std::max(most, label);
     cancel.throw_if_cancelled();

@@ -115,7 +115,7 @@ void Reporter::stopped(const std::string& reason, std::uint64_t step,
   if (json_) print(nlohmann::ordered_json{{"stopped", reason}, {"step", step}});
   tools::say("note", "stopped after step " + std::to_string(step) + ": " + reason +
                          (checkpoint.empty()
-                              ? "; no checkpoint holds it"
+                              ? "; no checkpoint has this step"
                               : "; continue from " + in_quotes(checkpoint) + " with --resume"));
 }
 

@@ -17,7 +17,7 @@ void require_classes(const libtorch::ImageLoader::Batch& batch, std::int64_t cla
   throw BadField("a label is not a class",
                  "sample " + std::to_string(batch.samples[row].item<std::int64_t>()) + " is of " +
                      std::to_string(batch.labels[row].item<std::int64_t>()),
-                 "labels are numbers from 0, below --classes");
+                 "labels must be numbers from 0, below --classes");
 }
 
 }  // namespace

@@ -28,14 +28,14 @@ void parse_size(const std::string& text, Options& options) {
 
 void add_step_options(CLI::App& app, Options& options) {
   constexpr auto kMany = std::uint64_t{1} << 40;
-  app.add_option("--train", options.train_index,
-                 "index to train on; or one SOURCE, of which an index is built at first use; or "
-                 "give --mix")
+  app.add_option(
+         "--train", options.train_index,
+         "index to train on, or one SOURCE, whose index is built at first use; or use --mix")
       ->type_name("INDEX");
   app.add_option("--eval", options.eval_index, "index, or SOURCE, to evaluate on after each epoch")
       ->type_name("INDEX");
   app.add_option("--epochs", options.epochs,
-                 "number of epochs of the whole run, those before --resume included")
+                 "number of epochs of the whole run, including those before --resume")
       ->check(CLI::Range(std::uint64_t{1}, kMany))
       ->type_name("N")
       ->capture_default_str();
@@ -50,20 +50,19 @@ void add_step_options(CLI::App& app, Options& options) {
       ->type_name("N")
       ->excludes(batch_size);
   app.add_option("--threads", options.threads,
-                 "loading threads of each rank; 0: the training loop loads by itself (default: the "
+                 "loading threads of each rank; 0 means: the training loop loads (default: the "
                  "rank's share of the cores, at most 4)")
       ->check(CLI::Range(0u, 1024u))
       ->type_name("N");
-  app.add_option(
-         "--compute-threads", options.compute_threads,
-         "LibTorch's threads of each rank; 0: as `OMP_NUM_THREADS` says, or the rank's share "
-         "of the cores")
+  app.add_option("--compute-threads", options.compute_threads,
+                 "LibTorch's threads of each rank; 0 means: `OMP_NUM_THREADS`, or the rank's share "
+                 "of the cores")
       ->check(CLI::Range(0, 1024))
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--lr", options.learning_rate,
-                 "highest learning rate of AdamW: it rises over the first tenth of the steps, then "
-                 "falls to 0 as a cosine")
+                 "maximum learning rate of AdamW: linear warm-up over the first tenth of the "
+                 "steps, then cosine decay to 0")
       ->check([](const std::string& text) {
         double rate = 0;
         const char* const end = text.data() + text.size();
@@ -81,22 +80,20 @@ void add_sample_options(CLI::App& app, Options& options) {
          "height and width to which images are resized, e.g. 224x224; without it, all images must "
          "have the same size")
       ->type_name("HxW");
-  app.add_option(
-         "--image-field", options.image_field,
-         "field with the image, or several as 'jpg;png', of which the first that a sample has is "
-         "read; without it, the sample's only field that is named like an image")
+  app.add_option("--image-field", options.image_field,
+                 "field with the image; with several, e.g. 'jpg;png', the first that a sample has "
+                 "(default: the only field with the name of an image)")
       ->type_name("FIELD");
-  app.add_option("--label-field", options.label_field, "field with the class, a whole number")
+  app.add_option("--label-field", options.label_field, "field with the class number")
       ->type_name("FIELD")
       ->capture_default_str();
   app.add_option("--max-bad", options.max_bad,
-                 "number of samples that may turn out to be unreadable and are left out; one more "
-                 "is an error")
+                 "maximum number of unreadable samples to leave out; one more is an error")
       ->check(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--classes", options.classes,
-                 "number of classes; 0: one more than the largest label")
+                 "number of classes; 0 means: the largest label plus 1")
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
       ->type_name("N")
       ->capture_default_str();
@@ -107,60 +104,59 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
   auto* checkpoint =
       app.add_option(
              "--checkpoint", options.checkpoint,
-             "checkpoint file, replaced as a whole after each epoch, and when the ranks stop")
+             "checkpoint file, replaced atomically after each epoch and when the ranks stop")
           ->type_name("FILE");
   app.add_option("--checkpoint-steps", options.checkpoint_steps,
-                 "also write the checkpoint every N steps; 0: only after each epoch")
+                 "write the checkpoint every N steps, too; 0 means: only after each epoch")
       ->needs(checkpoint)
       ->check(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--checkpoint-minutes", options.checkpoint_minutes,
-                 "also write the checkpoint within an epoch, every N minutes; 0: not")
+                 "write the checkpoint every N minutes, too; 0 means never")
       ->check(CLI::Range(0.0, kManyMinutes))
       ->needs(checkpoint)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--max-minutes", options.max_minutes,
-                 "stop all ranks, with a checkpoint, when N minutes have passed; 0: not")
+                 "write a checkpoint and stop all ranks after N minutes; 0 means never")
       ->check(CLI::Range(0.0, kManyMinutes))
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--patience", options.patience,
-                 "stop after N evaluations without a better accuracy; 0: not")
+                 "stop after N evaluations without a better accuracy; 0 means never")
       ->needs("--eval")
       ->check(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--timeout", options.timeout_seconds,
-                 "how long a rank waits for the others in one step, and to connect to them, in "
-                 "seconds; one that dies is noticed at once")
+                 "seconds that a rank waits for the others in a step or to connect; a rank that "
+                 "ends is noticed at once")
       ->check(CLI::Range(0.1, 1e6))
       ->type_name("SECONDS")
       ->capture_default_str();
   app.add_option("--keep", options.keep,
-                 "checkpoints that are kept: FILE, FILE.1 (the one before it), and so on; --resume "
-                 "takes the newest that is whole")
+                 "number of checkpoints to keep: FILE, FILE.1 (the previous one), and so on; "
+                 "--resume uses the newest complete one")
       ->check(CLI::Range(1, 1000))
       ->needs(checkpoint)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--log-samples", options.sample_log,
-                 "write the samples of each step to PREFIX.RANK, as lines of epoch, step and "
-                 "sample; --resume appends, so steps after the checkpoint appear twice")
+                 "write epoch, step and sample of each delivery to PREFIX.RANK; with --resume, "
+                 "steps after the checkpoint appear twice")
       ->type_name("PREFIX");
   CLI::Option* const resume = app.add_flag("--resume", options.resume,
                                            "continue from the checkpoint, on any number of ranks")
                                   ->needs(checkpoint);
   app.add_flag("--allow-changes", options.allow_changes,
-               "let --resume take changed data or another order, if the checkpoint was written at "
-               "the end of an epoch")
+               "let --resume accept changed data or another order after a complete epoch")
       ->needs(resume);
 }
 
 void add_place_options(CLI::App& app, Options& options) {
   app.add_option("--local-ranks", options.local_ranks,
-                 "start N ranks on this machine; without it, this process is one rank")
+                 "start N ranks on this machine (default: this process is one rank)")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
   app.add_option_function<std::string>(
@@ -169,7 +165,7 @@ void add_place_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->default_str("map");
   tools::add_lookup_options(app, options.lookup);
-  app.add_option("--eval-root", options.eval_root, "the same as --root, for the shards of --eval")
+  app.add_option("--eval-root", options.eval_root, "folder of the shards of --eval, like --root")
       ->type_name("DIR")
       ->needs("--eval")
       ->group(app.get_option("--root")->get_group());
@@ -216,7 +212,7 @@ bool parse_options(int argc, char** argv, std::function<std::string()> version, 
       throw CLI::RequiredError("--train or --mix");
     }
     if (!options.train_index.empty() && !options.order.mix.empty()) {
-      throw CLI::ValidationError("--mix names the indexes: leave --train out",
+      throw CLI::ValidationError("--mix names the indexes; leave --train out",
                                  CLI::ExitCodes::ValidationError);
     }
     tools::check_order_options(options.order);

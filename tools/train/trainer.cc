@@ -240,11 +240,11 @@ class Training {
                                                  : Sampler::Changes::kRefuse);
     run_->evaluation_due = run_->evaluation_due && eval_.has_value();
     if (group_.is_first() && loader_->loader().epoch_number() >= options_.epochs) {
-      tools::say("note", "the run in the checkpoint has come to the end of epoch " +
+      tools::say("note", "the run in the checkpoint ended epoch " +
                              std::to_string(loader_->loader().epoch_number() - 1) +
                              ", and --epochs is " + std::to_string(options_.epochs) + ": " +
-                             (run_->evaluation_due ? "only the evaluation of that epoch is left"
-                                                   : "nothing is left to train"));
+                             (run_->evaluation_due ? "only the evaluation of that epoch remains"
+                                                   : "raise --epochs to train on"));
     }
   }
 
@@ -263,7 +263,7 @@ class Training {
         return libtorch::exact_accuracy(run_->model, *eval_, group_, evaluation_);
       } catch (const BadField& e) {
         throw BadField(std::string(e.what()) +
-                       "; that is for --train: --eval needs all its samples");
+                       "; --max-bad applies to --train only, because --eval needs all its samples");
       }
     }();
     if (early_) early_->should_stop(accuracy);

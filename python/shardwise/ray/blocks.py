@@ -37,15 +37,18 @@ class Column(NamedTuple):
     """A column of the blocks."""
 
     name: str
+    """Its name."""
     kind: str
+    """Its kind: that of a field, of metadata, or of a special column."""
 
 
 class Layout(NamedTuple):
     """All columns of a dataset, and the approximate lengths of their texts."""
 
     columns: tuple[Column, ...]
+    """The columns, in order."""
     text_bytes: dict[str, float]
-    """The average length of the texts of each text column."""
+    """Mean bytes of each column of texts."""
 
 
 def schema_of(columns: Iterable[Column]) -> Any:
@@ -109,7 +112,7 @@ def chosen_columns(layout: Layout, names: Sequence[str]) -> tuple[Column, ...]:
         raise InvalidArgument(f"the column {repeated[0]!r} is named twice; name each once")
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise NotFound(f"there is no column {unknown[0]!r}; there are {', '.join(by_name)}")
+        raise NotFound(f"no column {unknown[0]!r}; the columns are {', '.join(by_name)}")
     return tuple(by_name[name] for name in names)
 
 
@@ -167,7 +170,7 @@ def _keys(data: _core.Dataset, numbers: Numbers) -> Any:
         return pa.array(keys, pa.string())
     except UnicodeEncodeError as error:
         raise Unsupported(
-            f"keys that are not UTF-8 are no text of Arrow: {error.object!r} in {data.path!r}; "
+            f"a key is not UTF-8, as Arrow requires: {error.object!r} in {data.path!r}; "
             'leave out the column "__key__"'
         ) from None
 
@@ -205,11 +208,17 @@ class Part(NamedTuple):
     """A read task: a run of slots of a reading, and the columns to read."""
 
     reading: Reading
+    """The samples and their order."""
     first: int
+    """First slot."""
     num_slots: int
+    """Number of slots."""
     columns: tuple[Column, ...]
+    """Columns to read."""
     condition: str | None
+    """SQL condition on the rows, or None."""
     block_bytes: int
+    """Approximate bytes of a block."""
 
     def __call__(self) -> Iterator[Any]:
         """The blocks, each of about block_bytes. Raises what opening and reading raise."""

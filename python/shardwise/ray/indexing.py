@@ -43,9 +43,11 @@ class Parts:
         return sum(report.num_samples for report in reports)
 
     def merge(self, output: str) -> BuildReport:
+        """Merges the parts into the index."""
         return merge(output, *self.paths)
 
     def remove(self) -> None:
+        """Removes the files of the parts."""
         for part in self.paths:
             for path in glob.glob(glob.escape(part) + "*"):
                 os.unlink(path)

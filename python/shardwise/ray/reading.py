@@ -54,12 +54,15 @@ class Planned:
 
     @property
     def num_slots(self) -> int:
+        """The number of slots."""
         return len(self._ends) - 1
 
     def rows(self, first: int, last: int) -> int:
+        """Rows of the slots [first, last)."""
         return int(self._rows[last] - self._rows[first])
 
     def bytes(self, first: int, last: int) -> int:
+        """Bytes of the slots [first, last)."""
         return int(self._ends[last] - self._ends[first])
 
     def most_bytes(self, width: int) -> int:
@@ -119,10 +122,12 @@ class IndexSource(ray.data.Datasource):
         self._projection_map: dict[str, str] | None = None
 
     def get_name(self) -> str:
+        """The name that Ray shows."""
         return "Shardwise"
 
     @property
     def data(self) -> _core.Dataset:
+        """The dataset, opened in this process."""
         return dataset_of(self.reading.reference)
 
     def placed(self, context: Any = None) -> Reading:
@@ -133,9 +138,11 @@ class IndexSource(ray.data.Datasource):
     # Column selection, called by Ray.
 
     def supports_projection_pushdown(self) -> bool:
+        """Whether this Ray asks for single columns."""
         return PUSHES
 
     def get_projection_map(self) -> dict[str, str] | None:
+        """The selected columns, each by its own name; None without a selection."""
         return self._projection_map
 
     def apply_projection(self, projection_map: dict[str, str] | None) -> IndexSource:
@@ -152,6 +159,7 @@ class IndexSource(ray.data.Datasource):
     # Filters, called by Ray.
 
     def supports_predicate_pushdown(self) -> bool:
+        """Whether this Ray asks for conditions."""
         return PUSHES
 
     def apply_predicate(self, predicate_expr: Any) -> IndexSource:
@@ -173,6 +181,7 @@ class IndexSource(ray.data.Datasource):
     # Read tasks.
 
     def estimate_inmemory_data_size(self) -> int | None:
+        """Bytes of all rows."""
         plan = self._planned(self.placed())
         return plan.bytes(0, plan.num_slots)
 
@@ -243,16 +252,16 @@ def source_of(data: ray.data.Dataset) -> IndexSource:
         kinds = [kind.__name__ for kind in type(operator).__mro__]
         if "AbstractAllToAll" in kinds or "Limit" in kinds:
             raise Unsupported(
-                f"each rank would do it with its own samples alone: {kinds[0]} behind "
-                "shardwise.ray.read(); order samples by order=, and choose them by where=, or by "
+                f"{kinds[0]} after shardwise.ray.read() would run on each rank's samples "
+                "separately; order samples by order=, and select them by where= or "
                 "read(shardwise.open(index)[:1000])"
             )
         operator = operator.input_dependencies[0]
     source = getattr(operator, "datasource", None) or getattr(operator, "_datasource", None)
     if not isinstance(source, IndexSource):
         raise Unsupported(
-            "ExactDataConfig deals out the samples of one shardwise.ray.read(), also with maps "
-            "behind it; name the datasets that are such in datasets_to_split"
+            "ExactDataConfig needs a dataset of one shardwise.ray.read(), optionally with maps; "
+            "name only such datasets in datasets_to_split"
         )
     return source
 
@@ -267,7 +276,7 @@ def _opened(source: Any, opening: dict[str, Any]) -> _core.Dataset:
             )
         return source
     if opening.get("lazily"):
-        refuse("lazily", True, "shardwise.ray reads what has an index")
+        refuse("lazily", True, "leave it out, because shardwise.ray needs an index")
     data = open_dataset(source, **opening)
     path = os.path.abspath(data.path)
     kept = {name: value for name, value in opening.items() if name not in ("index_directory",)}
@@ -336,7 +345,11 @@ def read(
     layout = layout_of(reference)
     names = [c.name for c in layout.columns] if columns is None else columns_of(columns)
     if not names:
-        refuse("columns", columns, 'name one: rows of none are lost; "__index__" costs least')
+        refuse(
+            "columns",
+            columns,
+            'name at least one, because Ray loses rows without columns; "__index__" costs least',
+        )
     reading = Reading(
         reference,
         _core.Order("sequential") if order is None else order,
@@ -345,7 +358,7 @@ def read(
         rank=0,
         world_size=1,
     )
-    require("resume", resume, str, "give a token, as of Sampler.token()", none=True)
+    require("resume", resume, str, "give a token of Sampler.token()", none=True)
     if resume is not None:
         reading = resumed(reading, resume)
         reading = reading._replace(epoch=max(epoch, reading.epoch))

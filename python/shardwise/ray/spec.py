@@ -28,12 +28,17 @@ class Reading(NamedTuple):
     """A dataset in the order in which one rank receives it, in one epoch."""
 
     reference: bytes
-    """The result of reference_of() for the dataset."""
+    """Reference to the dataset, from reference_of()."""
     order: _core.Order
+    """The order."""
     epoch: int
+    """The epoch."""
     token: str | None
+    """Resume token, or None for the whole epoch."""
     rank: int
+    """The rank."""
     world_size: int
+    """Number of ranks."""
 
 
 def reference_of(data: _core.Dataset) -> bytes:
@@ -55,9 +60,9 @@ def dataset_of(reference: bytes) -> _core.Dataset:
     assert isinstance(data, _core.Dataset)
     if data.version != version:
         raise Mismatch(
-            f"the index at this path was built again since shardwise.ray.read() was called: "
-            f"{data.path!r} says something else of its shards or their metadata; call read() "
-            "again, or bring the same index to all nodes"
+            f"the index changed since shardwise.ray.read() was called: {data.path!r} describes "
+            "shards or metadata differently; call read() again, or copy the same index to all "
+            "nodes"
         )
     return data
 
@@ -119,7 +124,7 @@ def local_path(name: str, path: str | os.PathLike[str]) -> str:
     on one node."""
     text = path_of(path)
     if "://" in text:
-        refuse(name, text, "it is written to a path that all nodes share, and not to a URL")
+        refuse(name, text, "give a path that all nodes share, not a URL")
     return os.path.abspath(text)
 
 

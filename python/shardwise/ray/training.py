@@ -30,8 +30,8 @@ def _sum_by_torch(words: list[int]) -> list[int]:
 
     if not (dist.is_available() and dist.is_initialized()):
         raise InvalidArgument(
-            "torch.distributed is not initialised, so that the ranks cannot add up what they were "
-            "given: give a function that adds up lists of numbers over all ranks"
+            "torch.distributed is not initialised, which the sums over the ranks need; initialise "
+            "it, or give add_up, a function that adds up lists of numbers over all ranks"
         )
     if dist.get_backend() == "nccl":
         total = torch.tensor(words, dtype=torch.int64, device=torch.cuda.current_device())
@@ -67,9 +67,8 @@ def _rows(batch: Any) -> int:
     )
     if not is_known:  # the length of a tuple is not its number of rows
         raise InvalidArgument(
-            f"the rows of a batch that is a {type(batch).__name__} cannot be counted, so that "
-            "ranks cannot be given the same number of batches: have collate_fn return a dict of "
-            "tensors, or give ExactDataConfig(even=False)"
+            f"cannot count the rows of a batch of type {type(batch).__name__}, as even batches "
+            "need; make collate_fn return a dict of tensors, or set ExactDataConfig(even=False)"
         )
     return len(next(iter(batch.values()))) if isinstance(batch, dict) else len(batch)
 
@@ -126,10 +125,12 @@ class ExactShard(ray.data.DataIterator):
 
     @property
     def rank(self) -> int:
+        """This rank."""
         return self._next.rank
 
     @property
     def world_size(self) -> int:
+        """The number of ranks."""
         return self._next.world_size
 
     @property
@@ -165,7 +166,7 @@ class ExactShard(ray.data.DataIterator):
         done = self._done if batches is None else whole_number("batches", batches)
         if self._rule is None and done > 0:
             raise InvalidArgument(
-                "where a pass without a batch size stands is not known: give batch_size"
+                "the place of a pass without a batch size is unknown; give batch_size"
             )
         size, drop_last, even = self._rule or (1, False, False)
         return self.sampler.token_after_batches(done, size, drop_last, even)
@@ -196,7 +197,7 @@ class ExactShard(ray.data.DataIterator):
         words = None if self._pass is None else self._pass.sums(add_up)
         if self._pass is None or words is None:
             raise InvalidArgument(
-                f'what was delivered was not counted: read a pass whose batches have "{INDEX}"'
+                f'the delivered samples were not counted; read a pass whose batches have "{INDEX}"'
             )
         sampler = sampler_of(self._pass.reading)
         return _core.Audit(sampler).prove(sampler, words)
@@ -210,8 +211,8 @@ class ExactShard(ray.data.DataIterator):
     def _iter_batches(self, **options: Any) -> Iterable[Any]:
         if options.get("local_shuffle_buffer_size") is not None:
             raise InvalidArgument(
-                "a local shuffle would give other samples than those that a token counts: leave "
-                "out local_shuffle_buffer_size, and shuffle by the order of shardwise.ray.read()"
+                "a local shuffle would give other samples than the token counts; leave out "
+                "local_shuffle_buffer_size, and shuffle by order= of shardwise.ray.read()"
             )
         size = options.get("batch_size")
         if size is not None and whole_number("batch_size", size) < 1:
@@ -274,12 +275,15 @@ class ExactShard(ray.data.DataIterator):
         return _holding(data, bundles), *others
 
     def stats(self) -> str:
+        """Ray's statistics of the dataset, as text."""
         return str(self._dataset().stats())
 
     def schema(self) -> Any:
+        """Ray's schema of the dataset."""
         return self._dataset().schema()
 
     def get_context(self) -> Any:
+        """Ray's DataContext of the dataset."""
         return self._dataset().context
 
     def __repr__(self) -> str:
@@ -368,7 +372,7 @@ class ExactDataConfig(ray.train.DataConfig):
         for name in named:
             if name not in datasets:
                 known = ", ".join(map(repr, datasets))
-                refuse("datasets_to_split", list(named), f"name what is there: {known}")
+                refuse("datasets_to_split", list(named), f"choose from {known}")
         output: list[dict[str, Any]] = [{} for _ in range(world_size)]
         for name, data in datasets.items():
             options = self._options_of(name)

@@ -39,6 +39,7 @@ class WriteReport(NamedTuple):
     paths: list[str]
     """Paths of the shards, in order."""
     num_samples: int
+    """Samples in all shards."""
 
 
 class _Written(NamedTuple):
@@ -63,6 +64,7 @@ class ShardSink(Datasink[_Written]):
         self.written: list[_Written] = []
 
     def get_name(self) -> str:
+        """The name that Ray shows."""
         return "Shards"
 
     @property
@@ -72,11 +74,13 @@ class ShardSink(Datasink[_Written]):
         return max(self._max_bytes // 2, self._max_bytes - block)
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> _Written:
+        """Writes a task's rows into shards. Raises NotFound (the folder), and what writing
+        raises."""
         with naming_the_node():
             if not os.path.isdir(self._folder):
                 raise NotFound(
-                    f"there is no folder {self._folder!r}: shards are written to a directory that "
-                    "all nodes share, or the write has ended meanwhile"
+                    f"no folder {self._folder!r}; name a directory that all nodes share (or the "
+                    "write has already ended)"
                 )
             attempt = f"{ctx.task_idx:08}-{os.urandom(6).hex()}"
             pattern = os.path.join(self._folder, attempt).replace("%", "%%") + "-%06d" + _SUFFIX
@@ -90,25 +94,29 @@ class ShardSink(Datasink[_Written]):
         """Converts a row to a sample: its key, and the fields that are not null."""
         if "__key__" not in row:
             raise InvalidArgument(
-                f'rows have no column "__key__", by which samples are named: there are '
-                f"{', '.join(row)}; make one by map(), or keep that of shardwise.ray.read()"
+                f"rows have no column \"__key__\": their columns are {', '.join(row)}; add the "
+                "samples' "
+                "keys by map(), or keep the column of shardwise.ray.read()"
             )
         key = row["__key__"]
         if not isinstance(key, str):
             raise InvalidArgument(
-                f"a key is a str, and this row has {key!r} as its \"__key__\"; make one by map()"
+                f"a \"__key__\" must be a str, not {key!r}; convert it by map()"
             )
         fields = self._fields
         if fields is None:
             fields = {name: name for name in row if not name.startswith("__")}
         missing = [column for column in fields if column not in row]
         if missing:
-            raise NotFound(f"rows have no column {missing[0]!r}; there are {', '.join(row)}")
+            raise NotFound(
+                f"rows have no column {missing[0]!r}; their columns are {', '.join(row)}"
+            )
         sample = {field: row[column] for column, field in fields.items()}
         kept = {field: value for field, value in sample.items() if value is not None}
         return {"__key__": key, **kept}
 
     def on_write_complete(self, write_result: Any) -> None:
+        """Stores the shards of all tasks, in order."""
         self.written = sorted(write_result.write_returns)
 
 
@@ -130,11 +138,11 @@ def _named_fields(fields: Any) -> dict[str, str] | None:
     columns: dict[str, str] = {}
     for column, field in named.items():
         if not isinstance(column, str) or not isinstance(field, str) or field.startswith("__"):
-            refuse("fields", fields, 'names are texts, and no field begins with "__"')
+            refuse("fields", fields, 'give names of type str that do not begin with "__"')
         if field in columns:
             raise InvalidArgument(
                 f"two columns would become the field {field!r}: {columns[field]!r} and {column!r}; "
-                "give each field a name of its own"
+                "give the fields different names"
             )
         columns[field] = column
     return named
@@ -148,12 +156,13 @@ def _index_path(index: str | os.PathLike[str], directory: str) -> str:
     if folder == directory and not os.path.exists(directory):
         return path  # the write makes this folder together with the shards
     if not os.path.isdir(folder):
-        raise NotFound(f"there is no folder for the index {path!r}; make it first")
+        raise NotFound(f"the folder of the index does not exist: {path!r}; make it first")
     if not os.access(folder, os.W_OK):
         raise InvalidArgument(f"the folder of the index {path!r} is read-only; choose another")
     if os.path.lexists(path):
         raise InvalidArgument(
-            f"the index would replace what is there: {path!r}; remove it, or choose another name"
+            f"the index would replace another file: {path!r}; remove the file, or choose another "
+            "name"
         )
     return path
 
@@ -166,7 +175,7 @@ def _staging(directory: str) -> Iterator[str]:
     shards = sorted(n for n in os.listdir(directory) if ".tar" in n or n.endswith(".tgz"))
     if shards:
         raise InvalidArgument(
-            f"the folder has shards already: {os.path.join(directory, shards[0])!r}; write to "
+            f"the folder already has shards: {os.path.join(directory, shards[0])!r}; write to "
             "another folder, or remove this one"
         )
     folder = os.path.join(directory, _STAGING)
@@ -174,7 +183,7 @@ def _staging(directory: str) -> Iterator[str]:
         os.mkdir(folder)
     except FileExistsError:
         raise InvalidArgument(
-            f"a write to {directory!r} is at work, or was killed; wait for it, or remove "
+            f"another write to {directory!r} is running, or was killed; wait for it, or remove "
             f"{folder!r}"
         ) from None
     try:
@@ -199,8 +208,8 @@ def _publish(
     num_samples = sum(task.num_samples for task in written)
     if index is not None and not paths:
         raise InvalidArgument(
-            f"there are no rows, and so no shards for the index {index!r}; leave out index, or "
-            "write a dataset that has rows"
+            f"the dataset has no rows for the index {index!r}; leave out index, or write a dataset "
+            "with rows"
         )
     named = [os.path.join(directory, f"{prefix}-{i:06}.tar") for i in range(len(paths))]
     try:
@@ -211,9 +220,9 @@ def _publish(
             indexed = parts.build(named, options)
             if indexed != num_samples:
                 raise Mismatch(
-                    f"{num_samples} rows were written to {directory!r}, and their shards have "
-                    f"{indexed} samples: a shard was changed meanwhile, or a part of it was lost; "
-                    "write again, to a file system that keeps what all nodes write"
+                    f"{num_samples} rows were written to {directory!r}, but their shards have "
+                    f"{indexed} samples, so a shard was changed or lost; write again, to a file "
+                    "system that all nodes share"
                 )
             parts.merge(index)
     except BaseException:
@@ -265,30 +274,29 @@ def write(
     require("data", data, ray.data.Dataset, "give a ray.data.Dataset")
     directory = local_path("directory", directory)
     named = _named_fields(fields)
-    require("prefix", prefix, str, "give the beginning of the shards' names: train")
+    require("prefix", prefix, str, "give the beginning of the shards' names, e.g. train")
     if not path_of(prefix) or "/" in prefix or prefix.startswith("."):
-        refuse("prefix", prefix, "give the beginning of the shards' names: train")
+        refuse("prefix", prefix, "give the beginning of the shards' names, e.g. train")
     for name, text in (("directory", directory), ("prefix", prefix)):
         if "{" in text or "}" in text:
-            refuse(name, text, "braces are patterns where shards are named; leave them out")
+            refuse(name, text, "leave out braces, which are patterns in names of shards")
     for name, value in (("max_samples", max_samples), ("max_bytes", max_bytes)):
         if whole_number(name, value) < 1:
             refuse(name, value, "give a whole number, 1 or more")
     if getattr(data.context, "checkpoint_config", None) is not None:
         raise Unsupported(
-            "the dataset has a checkpoint_config, and shards are written all or not at all: rows "
-            "that the checkpoint of a write that failed counts as written would be missing; leave "
-            "checkpoint_config out"
+            "the dataset has a checkpoint_config, but a failed write keeps no shards, so a "
+            "resumed one would lose rows; leave checkpoint_config out"
         )
     wanted = None if index is None else _index_path(index, directory)
     names = columns_of(columns)
     if names and wanted is None:
         raise InvalidArgument(
-            f"columns are taken by an index, and none is made: {', '.join(names)}; give index="
+            f"columns need an index, but index= is not given: {', '.join(names)}; give index="
         )
     require("hashes", hashes, bool, "give True or False")
     if hashes and wanted is None:
-        raise InvalidArgument("hashes are kept by an index, and none is made; give index=")
+        raise InvalidArgument("hashes need an index, but index= is not given; give index=")
     with _staging(directory) as staging:
         sink = ShardSink(staging, named, max_samples, max_bytes)
         execution = data.context.execution_options

@@ -37,15 +37,15 @@ class BatchSampler(torch.utils.data.BatchSampler):
     ) -> None:
         if not isinstance(sampler, DistributedSampler):
             raise InvalidArgument(
-                f"a BatchSampler of shardwise.torch takes a sampler of shardwise.torch: it was "
-                f"given a {type(sampler).__name__}; where Lightning put that in its place, set "
-                "Trainer(use_distributed_sampler=False): this sampler knows the ranks itself"
+                "a BatchSampler of shardwise.torch needs a sampler of shardwise.torch, not a "
+                f"{type(sampler).__name__}; if Lightning replaced the sampler, set "
+                "Trainer(use_distributed_sampler=False)"
             )
         super().__init__(sampler, batch_size, drop_last)
         if sampler.batch_size not in (None, batch_size):
             raise InvalidArgument(
-                f"two sizes of a batch: the sampler has batch_size {sampler.batch_size}, the "
-                f"BatchSampler {batch_size}; say it only here"
+                f"two batch sizes: the sampler has {sampler.batch_size}, the BatchSampler "
+                f"{batch_size}; give batch_size only to the BatchSampler"
             )
         self.sampler: DistributedSampler = sampler
         self.even = even

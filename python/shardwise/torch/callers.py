@@ -34,8 +34,8 @@ def refuse_other_size(batch_size: int | None, caller: Mapping[str, Any]) -> None
     batches = _batches(caller)
     if batch_size is not None and batches is not None and batches[0] != batch_size:
         raise InvalidArgument(
-            f"two sizes of a batch: the sampler has batch_size {batch_size}, the DataLoader "
-            f"{batches[0]}; say it only there, or give both the same"
+            f"two batch sizes: the sampler has {batch_size}, the DataLoader {batches[0]}; give "
+            "batch_size only to the DataLoader, or the same to both"
         )
 
 
@@ -64,10 +64,9 @@ def refuse_readers(core: _core.Sampler) -> None:
 def _refuse_accelerate(core: _core.Sampler, caller: object) -> None:
     if _deals_again(caller, core):
         raise InvalidArgument(
-            "Accelerate would deal out the samples again that this sampler deals out: "
-            f"rank {core.rank} of {core.world_size} would miss some, or see some twice; "
-            "give accelerator.prepare() the model and the optimizer, but not the "
-            "DataLoader, and move its batches to accelerator.device"
+            "Accelerate would split this sampler's samples a second time, so rank "
+            f"{core.rank} of {core.world_size} would miss some; give accelerator.prepare() only "
+            "the model and the optimizer, and move batches to accelerator.device"
         )
 
 
@@ -78,9 +77,8 @@ def _refuse_out_of_order(caller: object) -> None:
         return
     if not getattr(caller, "in_order", True):
         raise InvalidArgument(
-            "DataLoader(in_order=False) delivers batches in another order than this sampler's: "
-            "token() and state_dict() would count batches that were not delivered, and a run that "
-            "goes on would miss them; leave in_order=True"
+            "DataLoader(in_order=False) delivers batches out of order, so token() and "
+            "state_dict() would count batches that were not delivered; set in_order=True"
         )
 
 
@@ -93,8 +91,8 @@ def _refuse_other_data(core: _core.Sampler, caller: object) -> None:
     if not isinstance(data, _core.Dataset) or core.fingerprint in (data.fingerprint, _NO_DATA):
         return
     raise InvalidArgument(
-        "the sampler was made over other data than the DataLoader's: its numbers would name other "
-        "samples there; give both the same Dataset, or the same view"
+        "the sampler and the DataLoader have different data; give both the same Dataset, or the "
+        "same view"
     )
 
 

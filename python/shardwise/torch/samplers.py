@@ -21,10 +21,15 @@ class RankOptions(TypedDict, total=False):
     """Options of all samplers in this module."""
 
     rank: int | None
+    """This rank."""
     world_size: int | None
+    """Number of ranks."""
     replicas: int
+    """Neighbouring ranks that get the same samples."""
     batch_size: int | None
+    """Batch size of the DataLoader."""
     allow_uneven: bool
+    """Allow ranks to have different numbers of batches."""
 
 
 class DistributedSampler(torch.utils.data.DistributedSampler[int]):
@@ -148,11 +153,11 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         if self._warned or (self.order.kind == "sequential" and not self._is_at_token):
             return
         self._warned = True
-        what, advice = "now", "before each pass"
+        what, advice = "it", "before each pass"
         if self._is_at_token:
-            what, advice = "its rest from where resume() put it", "with the next epoch"
+            what, advice = "its rest after resume()", "with the next epoch"
         warnings.warn(
-            f"epoch {self._epoch} was read to its end, and {what} comes again in the same order; "
+            f"epoch {self._epoch} was already read, and {what} is read again in the same order; "
             f"call set_epoch() of the sampler {advice}",
             stacklevel=4,
         )
@@ -170,7 +175,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         which resume() may have set; set another epoch in between to repeat the whole epoch. Raises
         InvalidArgument."""
         if epoch < 0:
-            raise InvalidArgument(f"no epoch {epoch}: epochs are numbered from 0")
+            raise InvalidArgument(f"no epoch {epoch}; epochs are numbered from 0")
         if epoch == self._epoch:
             # A sampler at a token keeps its position, and a second pass warns. A DataLoader with
             # workers reads to the end before it delivers any batch, so the end of a pass is unknown
@@ -223,8 +228,8 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         size = self.batch_size if batch_size is None else batch_size
         if size is None or (self.batch_size is not None and size != self.batch_size):
             raise InvalidArgument(
-                f"the size of the {batches} batches is not known: the sampler has batch_size "
-                f"{self.batch_size}, and token() was given {batch_size}; say it in one of them"
+                f"the size of the {batches} batches is unknown or contradictory: the sampler has "
+                f"batch_size {self.batch_size}, token() {batch_size}; give it to one of them"
             )
         return self.core.token_after_batches(batches, size)
 

@@ -18,8 +18,9 @@ def _stacked(values: list[Any], tensors: bool, scalars: bool) -> Any:
     if tensors and kind in ("torch", "numpy") and hasattr(first, "shape"):
         if len({tuple(value.shape) for value in values}) > 1:
             raise InvalidArgument(
-                f"a batch of arrays needs one shape: {[tuple(value.shape) for value in values]}; "
-                "resize them in .map(), or give batched(collation_fn=...)"
+                "the arrays of a batch differ in shape: "
+                f"{[tuple(value.shape) for value in values]}; resize them in .map(), or give "
+                "batched(collation_fn=...)"
             )
         if kind == "torch":
             import torch
@@ -42,7 +43,7 @@ def default_collation_fn(
         if other is not None:
             raise InvalidArgument(
                 f"the samples of a batch have different fields: {list(first)} and {list(other)}; "
-                "name those to take by .to_tuple(...)"
+                "select the common ones by .to_tuple(...)"
             )
         return {
             name: _stacked([sample[name] for sample in samples], combine_tensors, combine_scalars)

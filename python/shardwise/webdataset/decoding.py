@@ -60,15 +60,16 @@ def gzfilter(key: str, data: bytes) -> Continue | None:
 
 def _refuse_pickle(data: bytes) -> Any:
     raise Unsupported(
-        "a pickle runs whatever its writer wanted, so it is not read: give .decode(...) "
-        'wds.handle_extension("pkl pickle pyd", pickle.loads) where you trust the shards'
+        "pickles are not read, because they can run code; if you trust the shards, give "
+        ".decode(...) "
+        'wds.handle_extension("pkl pickle pyd", pickle.loads)'
     )
 
 
 def _no_decoder(name: str) -> Callable[[bytes], Any]:
     def refuse(data: bytes) -> Any:
         raise Unsupported(
-            f"fields .{name} are not decoded: give .decode(...) wds.handle_extension({name!r}, f)"
+            f"fields .{name} are not decoded; give .decode(...) wds.handle_extension({name!r}, f)"
         )
 
     return refuse
@@ -120,7 +121,7 @@ decoders: dict[str, Callable[[bytes], Any]] = {
     "npz": _npz,
     "cbor": _cbor,
 }
-"""The decoder that basichandlers() uses for each extension. Programs may change this dict."""
+"""Functions of basichandlers() by ending; may be changed."""
 
 
 def basichandlers(key: str, data: bytes) -> Any:
@@ -153,8 +154,7 @@ imagespecs = {
     "torch": ("torch", True, "rgb"),
     "pil": ("pil", False, "rgb"),
 }
-"""The form of decoded images for each text that .decode() accepts: library, True for floats,
-mode."""
+"""Forms of decoded images, by the names for .decode(): library, float or not, mode."""
 
 
 def _rgb_of_jpeg(data: bytes) -> Any:
@@ -178,7 +178,7 @@ class ImageHandler:
         spec = imagespec.lower()
         if spec not in imagespecs:
             raise InvalidArgument(
-                f"no way to decode images is called {imagespec!r}: there are "
+                f"no image decoding {imagespec!r}; choose one of "
                 + ", ".join(imagespecs)
             )
         self.imagespec, self.extensions = spec, set(extensions)
@@ -250,7 +250,7 @@ def torch_audio(key: str, data: bytes) -> Any:
         import torchaudio  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Unsupported(
-            "torch_audio needs torchaudio: install it, or take a shardwise.Loader with "
+            "torch_audio needs torchaudio; install it, or use a shardwise.Loader with "
             "columns.audio(field)"
         ) from None
     return _from_file(extension, data, torchaudio.load)
@@ -285,7 +285,9 @@ class Decoder:
         self.handlers: list[Handler] = [*pre, *made, *post]
         for handler in self.handlers:
             if not callable(handler):
-                raise InvalidArgument(f"a handler is a function of (key, data), not {handler!r}")
+                raise InvalidArgument(
+                    f"a handler must be a function of (key, data), not {handler!r}"
+                )
         only = only.split() if isinstance(only, str) else only
         self.only = None if only is None else set(only)
         self.partial = partial
@@ -322,8 +324,8 @@ class Decoder:
             return self.decode1(name, value)
         if not self.partial or value is None:
             raise InvalidArgument(
-                f"the field is a {type(value).__name__} already, and no bytes: decode it once, or "
-                "give .decode(..., partial=True)"
+                f"the field is already a {type(value).__name__}, not bytes; decode it only once, "
+                "or give .decode(..., partial=True)"
             )
         return value
 

@@ -31,7 +31,7 @@ class _Telling(Items):
             stream = self.pipeline._stream
             if stream is None:
                 raise InvalidArgument(
-                    "set_epoch() or load_state_dict() was called within the loop: begin a new one"
+                    "set_epoch() or load_state_dict() was called within the loop; begin a new loop"
                 )
             yield (worker, *stream.place), item
 
@@ -125,7 +125,7 @@ def _is_lightning(frame: FrameType) -> bool:
 
 def _warn_of_no_state(reason: object) -> None:
     warnings.warn(
-        f"the checkpoint has no place of this loader, which will begin a pass anew: {reason}",
+        f"the checkpoint lacks this loader's place, so a resumed run restarts the pass: {reason}",
         stacklevel=3,
     )
 
@@ -140,7 +140,9 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         if DataLoader is None:
-            raise Unsupported("a WebLoader needs torch: install it, or loop over the dataset itself")
+            raise Unsupported(
+                "a WebLoader needs torch; install it, or iterate over the dataset itself"
+            )
         dataset = args[0] if args else kw.get("dataset")
         super().__init__()
         self._loader: _Loader | None = None
@@ -187,8 +189,8 @@ class WebLoader(DataPipeline, FluidInterface):
             if isinstance(dataset, DataPipeline):
                 dataset._stateful()  # raises with the reason if there is one
             raise Unsupported(
-                f"there is no state of a loader over {stages.name_of(dataset)}: "
-                "give it a WebDataset, or take a shardwise.Loader, which has one"
+                f"a loader over {stages.name_of(dataset)} has no state; give it a WebDataset, or "
+                "use a shardwise.Loader"
             )
         return self._loader._pipeline
 
@@ -212,8 +214,8 @@ class WebLoader(DataPipeline, FluidInterface):
         try:
             if not hasattr(self, "__len__"):
                 raise Unsupported(
-                    "Lightning takes a batch ahead of a loader without a length: give it "
-                    ".with_length(batches), which len() then is"
+                    "Lightning reads a batch ahead of a loader without a length; add "
+                    ".with_length(batches)"
                 )
             return self._whole_state()
         except Unsupported as error:
@@ -226,13 +228,13 @@ class WebLoader(DataPipeline, FluidInterface):
         refuse_inexact(self.pipeline[1:])
         if self.repetitions > 1:
             raise Unsupported(
-                "there is no state of a WebLoader with repeat() or with_epoch(): call them on the "
-                "dataset that it loads"
+                "a WebLoader with repeat() or with_epoch() has no state; call them on its dataset "
+                "instead"
             )
         assert self._loader is not None
         if not plan.source.deals_to_workers:
             raise Unsupported(
-                "there is no state where each worker gives all samples: leave out "
+                "a loader whose workers each give all samples has no state; leave out "
                 "workersplitter=None"
             )
         dealing = plan.source.dealing(plan.block * dataset._block)

@@ -153,7 +153,7 @@ class DataPipeline(Items, PipelineStage):
         """Returns the stages. Replaces a list of shards and the stages that select shards by one
         source."""
         if not self.pipeline:
-            raise InvalidArgument("the pipeline has no stages: give it a WebDataset, or a list")
+            raise InvalidArgument("the pipeline has no stages; give it a WebDataset, or a list")
         expanders = [i for i, one in enumerate(self.pipeline) if stages.is_expander(one)]
         if not isinstance(self.pipeline[0], (SimpleShardList, ResampledShards)) or not expanders:
             return self.pipeline
@@ -226,7 +226,7 @@ class DataPipeline(Items, PipelineStage):
             return iter(first)
         if callable(first):
             return first()
-        raise InvalidArgument(f"a pipeline begins with what can be iterated, and not {first!r:.60}")
+        raise InvalidArgument(f"a pipeline must begin with an iterable, not {first!r:.60}")
 
     # State.
 
@@ -242,20 +242,20 @@ class DataPipeline(Items, PipelineStage):
         plan = _plan(self._steps())
         if plan is None:
             raise Unsupported(
-                f"there is no state of a pipeline over {stages.name_of(self.pipeline[0])}: begin "
-                "it with a WebDataset, or take a shardwise.Loader, which has one"
+                f"a pipeline over {stages.name_of(self.pipeline[0])} has no state; begin it with a "
+                "WebDataset, or use a shardwise.Loader"
             )
         refuse_inexact(plan.stages)
         for handler in [plan.source.handler, *map(stages.handler_of, plan.stages)]:
             if handler in ENDING:
                 raise Unsupported(
-                    f"there is no state with handler={handler.__name__}, which ends a pass at an "
-                    "error: take warn_and_continue or ignore_and_continue"
+                    f"a pipeline with handler={handler.__name__}, which ends a pass at an error, "
+                    "has no state; use warn_and_continue or ignore_and_continue"
                 )
         own = plan.source.own_filter
         if own is not None:
             raise Unsupported(
-                f"there is no state of a pipeline whose shards are picked by {own}: take "
+                f"a pipeline whose shards are selected by {own} has no state; use "
                 "nodesplitter=wds.split_by_node, workersplitter=wds.split_by_worker"
             )
         return plan
@@ -273,8 +273,8 @@ class DataPipeline(Items, PipelineStage):
         if self._stream is None:
             if self._passes.has_begun:
                 raise Unsupported(
-                    "the workers of a DataLoader go through this pipeline, and do not say how far "
-                    "they are: take a wds.WebLoader, and its state_dict()"
+                    "a DataLoader's workers do not report how far they have read this pipeline; "
+                    "use a wds.WebLoader and its state_dict()"
                 )
             start = self._start or Start(self._passes.next)
             dealing = plan.source.dealing(plan.block * self._block)
@@ -332,9 +332,9 @@ class DataPipeline(Items, PipelineStage):
         if was != dealing:
             raise Mismatch(
                 f"the state is of rank {was.rank} of {was.world_size}, worker {was.worker} of "
-                f"{was.num_workers}; this is rank {dealing.rank} of {dealing.world_size}, worker "
-                f"{dealing.worker} of {dealing.num_workers}; a wds.WebLoader has states for other "
-                "numbers"
+                f"{was.num_workers}, but this is rank {dealing.rank} of {dealing.world_size}, "
+                f"worker {dealing.worker} of {dealing.num_workers}; use the state of a "
+                "wds.WebLoader, which is valid for any numbers"
             )
         start, place = start_of(part), Place(*part["places"][dealing.worker])
         self._start = start
@@ -388,7 +388,7 @@ def _run(stage: Any, items: Iterator[Any]) -> Iterator[Any]:
         return iter(stage.run(items))
     if callable(stage):
         return iter(stage(items))
-    raise InvalidArgument(f"a stage is a function of an iterator, and not {stage!r:.60}")
+    raise InvalidArgument(f"a stage must be a function of an iterator, not {stage!r:.60}")
 
 
 def _same(some: list[Any], others: list[Any]) -> bool:
@@ -436,9 +436,9 @@ def refuse_inexact(behind: Iterable[Any]) -> None:
     for stage in behind:
         if stages.kind_of(stage) == stages.KEEPS:
             raise Unsupported(
-                f"there is no exact state behind {stages.name_of(stage)}: shuffle before decode() "
-                "and batched(), put functions of one sample into .map(), and leave out unbatched() "
-                "and slice(); or take a shardwise.Loader, which has a state"
+                f"a pipeline has no exact state after {stages.name_of(stage)}; shuffle before "
+                "decode() and batched(), use .map() for functions of one sample, and leave out "
+                "unbatched() and slice(), or use a shardwise.Loader"
             )
 
 

@@ -29,7 +29,9 @@ _MAX_URLS = 1_000_000
 def _named(found: re.Match[str]) -> str:
     name = f"WDS_{found[1]}"
     if name not in os.environ:
-        raise InvalidArgument(f"${{{found[1]}}} in a URL is the variable {name}, which is not set")
+        raise InvalidArgument(
+            f"the variable {name} for ${{{found[1]}}} in a URL is not set; set it"
+        )
     return os.environ[name]
 
 
@@ -48,7 +50,7 @@ def urls_of(urls: Any) -> list[str]:
         urls = os.fspath(urls)
     if isinstance(urls, dict) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml"))):
         raise Unsupported(
-            "a YAML list of several data sets is not read; mix datasets: wds.RandomMix([...]), or "
+            "YAML lists of data sets are not supported; use wds.RandomMix([...]) or "
             "shardwise.mix([...], weights)"
         )
     if isinstance(urls, str):
@@ -59,10 +61,10 @@ def urls_of(urls: Any) -> list[str]:
         listed = [os.fspath(url) for url in urls]
     else:
         raise InvalidArgument(
-            f"the shards of a WebDataset are a text or a list of texts, and not {urls!r:.60}"
+            f"the shards of a WebDataset must be a str or a list of str, not {urls!r:.60}"
         )
     if not listed:
-        raise InvalidArgument("a WebDataset needs a shard: the list of URLs is empty")
+        raise InvalidArgument("the list of URLs is empty; give a WebDataset at least one shard")
     return listed
 
 
@@ -72,7 +74,7 @@ def _shards_in(folder: str) -> list[str]:
     path = urlparse(folder).path
     names = sorted(name for name in os.listdir(path) if name.endswith((".tar", ".tgz", ".tar.gz")))
     if not names:
-        raise InvalidArgument(f"the folder has no shard: {folder!r}")
+        raise InvalidArgument(f"the folder has no shard: {folder!r}; check the path")
     return [os.path.join(path, name) for name in names]
 
 
@@ -112,8 +114,8 @@ class ResampledShards(Items):
         super().__init__()
         if nshards is not None or worker_seed is not None:
             raise Unsupported(
-                "ResampledShards draws without end, alike on all ranks: leave out nshards and "
-                "worker_seed, and cut the pass by .with_epoch(samples)"
+                "ResampledShards draws endlessly, the same on all ranks; leave out nshards and "
+                "worker_seed, and limit a pass by .with_epoch(samples)"
             )
         self.urls = urls_of(urls)
         self.seed = seed
@@ -150,7 +152,7 @@ def non_empty(src: Iterable[Any]) -> Iterator[Any]:
         is_empty = False
         yield item
     if is_empty:
-        raise ValueError("a stage of the pipeline was given nothing")
+        raise ValueError("a stage of the pipeline got no item; check the stages before it")
 
 
 def shardspec(spec: str) -> SimpleShardList:
@@ -163,7 +165,9 @@ def _source_of(url: str) -> str:
     set."""
     if url.startswith("pipe:"):
         if os.environ.get("WDS_SECURE", "0") != "0":
-            raise Unsupported(f"WDS_SECURE is set, so no command is run: {url!r}")
+            raise Unsupported(
+                f"WDS_SECURE is set, so commands are not run: {url!r}; unset it, or name a file"
+            )
         return "pipe:sh -c " + shlex.quote(url[len("pipe:") :].strip())
     if url.startswith("file:"):
         return os.path.abspath(urlparse(url).path)
@@ -206,7 +210,7 @@ class OpenShards:
         sources = {url: _source_of(url) for url in dict.fromkeys(urls)}
         for url, source in sources.items():
             if "{" in source and not source.startswith("pipe:"):
-                raise InvalidArgument(f"a shard has a brace in its name: {url!r}; rename it")
+                raise InvalidArgument(f"the name of a shard has a brace: {url!r}; rename it")
         given = {source: url for url, source in sources.items()}
         cache = self._cache(given, cache_dir, cache_size)
         self.needs_cache = cache is not None

@@ -27,7 +27,7 @@ class Place(NamedTuple):
     repetition: int = 0
     """Number of earlier epochs in this pass; above 0 only with repeat() and with_epoch()."""
     left: int = 0
-    """Number of samples taken from Start.left."""
+    """Samples taken from the rest of the run before."""
     taken: int = 0
     """Samples taken from this stream's blocks since the epoch began or was resumed."""
 
@@ -38,8 +38,11 @@ class Start(NamedTuple):
     number: int
     """The number of the pass."""
     repetition: int = 0
+    """Number of the epoch within the pass."""
     token: str | None = None
+    """Resume token within the epoch, or None."""
     left: tuple[int, ...] = ()
+    """Samples that come first: those that the run before had not delivered."""
     has_ended: bool = False
     """True if only ``left`` remains of this epoch."""
 
@@ -48,10 +51,15 @@ class Dealing(NamedTuple):
     """The part of an order that a stream reads."""
 
     rank: int
+    """The rank."""
     world_size: int
+    """Number of ranks."""
     worker: int
+    """The worker of the rank."""
     num_workers: int
+    """Number of workers per rank."""
     block: int
+    """Samples per block, that is, per batch."""
 
 
 def epoch_number(number: int, repetition: int) -> int:
@@ -87,7 +95,9 @@ class ShardSource(Items):
         if self.cache_dir is not None:
             self.cache_dir = os.path.expanduser(self.cache_dir)
             if not os.path.isdir(self.cache_dir):
-                raise InvalidArgument(f"no such folder: cache_dir={self.cache_dir!r}; make it")
+                raise InvalidArgument(
+                    f"no such folder: cache_dir={self.cache_dir!r}; make the folder"
+                )
         self.empty_check, self.seed = empty_check, seed
         # With a filter of the program, this process reads all samples of the shards that the filter
         # yields.
@@ -116,8 +126,9 @@ class ShardSource(Items):
             urls = [item["url"] for item in chosen]
             if not urls:
                 raise InvalidArgument(
-                    f"{self.own_filter} gave this process no shard: deal samples instead of "
-                    "shards, by nodesplitter=wds.split_by_node and workersplitter=wds.split_by_worker"
+                    f"{self.own_filter} gave this process no shard; split samples instead of "
+                    "shards, by nodesplitter=wds.split_by_node and "
+                    "workersplitter=wds.split_by_worker"
                 )
             self._opened, self._opened_by = self._open(urls), os.getpid()
         return self._opened
@@ -219,7 +230,7 @@ class Stream:
         if len(data) == 0:
             if self.source.empty_check:
                 raise InvalidArgument(
-                    "the shards have no sample; or give WebDataset(empty_check=False)"
+                    "the shards have no sample; check them, or give WebDataset(empty_check=False)"
                 )
             return
         yield from self._epoch(again)
@@ -317,8 +328,8 @@ def refuse_renaming(rename_files: Any) -> None:
     """Raises Unsupported for a function that renames the members of shards."""
     if rename_files is not None:
         raise Unsupported(
-            "rename_files is not there: keys and fields are those of the index; rename fields by "
-            ".rename_keys(new=pattern), or .map()"
+            "rename_files is not supported, because keys and fields come from the index; rename "
+            "fields by .rename_keys(new=pattern) or .map()"
         )
 
 

@@ -44,6 +44,7 @@ class Stage:
 
     @property
     def name(self) -> str:
+        """The name of its function, for errors."""
         return self.f.__name__.strip("_")
 
     def argument(self, name: str) -> Any:
@@ -94,7 +95,7 @@ def getfirst(
         if key in a:
             return a[key]
     if missing_is_error:
-        raise ValueError(f"none of {keys!r} is in the sample, which has {list(a)}")
+        raise ValueError(f"the sample has none of {keys!r}; it has {list(a)}")
     return default
 
 
@@ -171,7 +172,7 @@ def _map_dict(
 ) -> Iterator[Any]:
     """Applies a function to each named field."""
     if not kw or not all(callable(f) for f in kw.values()):
-        raise InvalidArgument(f"map_dict takes a function for each field, as jpg=f, not {kw!r}")
+        raise InvalidArgument(f"map_dict needs a function for each field, e.g. jpg=f, not {kw!r}")
 
     def mapped(sample: dict[str, Any]) -> dict[str, Any]:
         for name, f in kw.items():
@@ -188,7 +189,7 @@ def _map_tuple(
     """Applies a function to each element of a tuple. Keeps the element if the function is None."""
     for f in args:
         if f is not None and not callable(f):
-            raise InvalidArgument(f"map_tuple takes functions, and None, not {f!r}")
+            raise InvalidArgument(f"map_tuple needs functions or None, not {f!r}")
 
     def mapped(sample: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(transform_with(sample, args[: len(sample)]))
@@ -213,7 +214,7 @@ def _to_tuple(
     def taken(sample: dict[str, Any]) -> tuple[Any, ...]:
         result = tuple(getfirst(sample, one, missing_is_error=missing_is_error) for one in args)
         if refuses_none and any(value is None for value in result):
-            raise ValueError(f"a field of {args} is None: sample {sample.get('__key__')!r}")
+            raise ValueError(f"a field of {args} is None in sample {sample.get('__key__')!r}")
         return result
 
     for _, result in _each(data, taken, handler):
@@ -237,11 +238,13 @@ def _extract_keys(
                 if any(fnmatch("." + name, one) or fnmatch(name, one) for one in wanted)
             ]
             if len(found) > 1 and duplicate_is_error:
-                raise ValueError(f"{pattern!r} is several fields of a sample: {found}")
+                raise ValueError(f"{pattern!r} matches several fields of a sample: {found}")
             if found:
                 result.append(sample[found[0]])
             elif not ignore_missing:
-                raise ValueError(f"{pattern!r} is no field of a sample, which has {list(sample)}")
+                raise ValueError(
+                    f"{pattern!r} matches no field of the sample, which has {list(sample)}"
+                )
         yield tuple(result)
 
 
@@ -268,12 +271,14 @@ def _rename_keys(
                 matched.add(rule[0])
                 if name in result:
                     if duplicate_is_error:
-                        raise ValueError(f"two fields of a sample become {name!r}: {list(sample)}")
+                        raise ValueError(
+                            f"two fields of a sample would get the name {name!r}: {list(sample)}"
+                        )
                     continue
             result[name] = value
         missing = [pattern for pattern, _ in rules if pattern not in matched]
         if must_match and missing:
-            raise ValueError(f"{missing} match no field of a sample, which has {list(sample)}")
+            raise ValueError(f"{missing} match no field of the sample, which has {list(sample)}")
         yield result
 
 
@@ -301,7 +306,7 @@ def _xdecode(
                     return value
                 return f(io.BytesIO(value) if isinstance(value, bytes) else value)
         if must_decode:
-            raise ValueError(f"xdecode has no function for the field {field!r}")
+            raise ValueError(f"xdecode has no function for the field {field!r}; give one")
         return value
 
     for sample in source:
@@ -372,7 +377,9 @@ def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
             for place in range(len(batch[0])):
                 yield tuple(values[place] for values in batch)
         else:
-            raise InvalidArgument(f"unbatched takes batches, dicts or tuples, not {batch!r:.60}")
+            raise InvalidArgument(
+                f"unbatched needs batches that are dicts or tuples, not {batch!r:.60}"
+            )
 
 
 def _rsample(data: Iterable[Any], p: float = 0.5) -> Iterator[Any]:
@@ -458,8 +465,8 @@ class LMDBCached(PipelineStage):
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         raise Unsupported(
-            "samples are not kept in LMDB: shards are read in place, and remote ones kept by "
-            "WebDataset(cache_dir=...); keep decoded samples as shards of wds.ShardWriter"
+            "LMDB is not supported; cache remote shards by WebDataset(cache_dir=...), and store "
+            "decoded samples with wds.ShardWriter"
         )
 
 

@@ -63,16 +63,16 @@ def parts_of(state: Any) -> list[dict[str, Any]]:
     for one in states:
         if not isinstance(one, dict) or one.get("version") != VERSION or "parts" not in one:
             raise InvalidArgument(
-                f"no state of a pipeline: {one!r:.60}; give what its state_dict() gave, whole"
+                f"not a state of a pipeline: {one!r:.60}; give the complete state_dict()"
             )
         parts.update({part["rank"]: part for part in one["parts"]})
     if not parts:
-        raise InvalidArgument("the state has no parts; give what state_dict() gave, whole")
+        raise InvalidArgument("the state has no parts; give the complete state_dict()")
     wanted = next(iter(parts.values()))["world_size"]
     if sorted(parts) != list(range(wanted)):
         raise InvalidArgument(
-            f"the state is of {len(parts)} of {wanted} ranks: give load_state_dict() a list of the "
-            "states of all ranks, or save it where torch.distributed is initialised"
+            f"the state has only {len(parts)} of {wanted} ranks; give load_state_dict() a list of "
+            "the states of all ranks, or save the state where torch.distributed is initialised"
         )
     return [parts[rank] for rank in range(wanted)]
 
@@ -89,12 +89,12 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
     fingerprint = fingerprint_of(source, order)
     if any(part["fingerprint"] != fingerprint for part in parts):
         raise Mismatch(
-            f"the state is of other shards or another order: {parts[0]['fingerprint']!r}, and not "
-            f"{fingerprint!r}; make the pipeline as it was, with the same shuffle() and seed"
+            f"the state is of other shards or another order: {parts[0]['fingerprint']!r}, not "
+            f"{fingerprint!r}; make the pipeline with the same shards, shuffle() and seed"
         )
     if len(starts) > 1 or len({part["block"] for part in parts}) > 1:
         raise Mismatch(
-            "the parts of the state are of different passes: save the state on all ranks at the "
+            "the parts of the state are of different passes; save the state on all ranks at the "
             "same step"
         )
     start = starts.pop()

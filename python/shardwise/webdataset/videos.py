@@ -15,8 +15,8 @@ def read_video(data: bytes) -> tuple[Any, Any, dict[str, float]]:
         import av  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Unsupported(
-            "torch_video needs torchvision before 0.24, or PyAV: install av, or take a "
-            "shardwise.Loader with columns.video(field), which needs neither"
+            "torch_video needs torchvision before 0.24, or PyAV; install av, or use a "
+            "shardwise.Loader with columns.video(field)"
         ) from None
     import numpy
     import torch

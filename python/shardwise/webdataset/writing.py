@@ -45,7 +45,8 @@ def _cbor(data: Any) -> bytes:
 
 def _refuse_pickle(data: Any) -> bytes:
     raise Unsupported(
-        'nothing is pickled by itself: give encoder={"pyd": pickle.dumps}, or store JSON or arrays'
+        'pickled fields are not written by default; give encoder={"pyd": pickle.dumps}, or store '
+        "JSON or arrays"
     )
 
 
@@ -65,13 +66,14 @@ def _encoded(name: str, value: Any) -> bytes:
 def _refuse(**given: Any) -> None:
     if given["compress"]:
         raise Unsupported(
-            "shards are written uncompressed, so that samples can be read in place: leave out "
-            "compress, and name fields with .gz where that pays"
+            "compressed shards are not written, because samples are read in place; leave out "
+            "compress, and name single fields .gz"
         )
     if given["keep_meta"]:
         raise Unsupported(
-            "keep_meta is not there: readers take no field that begins with _; write it as a field "
-            'of another name, as "meta.json"'
+            "keep_meta is not supported, because readers skip fields that begin with _; write a "
+            "field "
+            'of another name, e.g. "meta.json"'
         )
 
 
@@ -80,7 +82,7 @@ def _as_bytes(sample: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in sample.items():
         if not name.startswith("_") and not isinstance(value, (bytes, bytearray, memoryview)):
             raise InvalidArgument(
-                f"with encoder=False a field is bytes: {name!r} is a {type(value).__name__}; "
+                f"with encoder=False, fields must be bytes: {name!r} is a {type(value).__name__}; "
                 "encode it, or leave out encoder"
             )
     return dict(sample)
@@ -94,7 +96,7 @@ def _encoder_of(encoder: Any) -> Callable[[Mapping[str, Any]], Mapping[str, Any]
     if encoder is True:
         return lambda sample: sample
     if not callable(encoder):
-        raise InvalidArgument(f"encoder is True, False, a dict or a function, and not {encoder!r}")
+        raise InvalidArgument(f"encoder must be True, False, a dict or a function, not {encoder!r}")
     return encoder  # type: ignore[no-any-return]
 
 
@@ -128,7 +130,7 @@ class TarWriter(WithBlock):
         _refuse(compress=compress, keep_meta=keep_meta)
         if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
             raise Unsupported(
-                f"a shard is not written into a command: {fileobj!r}; write a file, or give the "
+                f"a shard cannot be written to a command: {fileobj!r}; write a file, or give the "
                 "open file subprocess.Popen(...).stdin"
             )
         self._encoder = _encoder_of(encoder)
@@ -142,7 +144,7 @@ class TarWriter(WithBlock):
         """Writes a sample, a dict with a ``__key__``; gives the bytes of its fields. Raises
         InvalidArgument, BadField."""
         if self._writer is None:
-            raise InvalidArgument("the writer is closed: make another one")
+            raise InvalidArgument("the writer is closed; make another one")
         fields = {
             name: value
             for name, value in self._encoder(obj).items()

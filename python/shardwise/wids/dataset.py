@@ -58,8 +58,8 @@ def interpret_transformations(transformations: Any, allow_pickle: bool = False) 
             )
         if not callable(transformation):
             raise InvalidArgument(
-                f"{transformation!r} is no transformation: give 'PIL', 'numpy', a function, or a "
-                "list of such"
+                f"{transformation!r} is not a transformation; give 'PIL', 'numpy', a function, or "
+                "a list of these"
             )
         functions.append(transformation)
     return functions
@@ -222,9 +222,9 @@ class ShardListDataset(Generic[T_co]):
         )
         claims = claims or os.environ.get("SHARDWISE_WIDS_CLAIMS", "check")
         if claims not in ("check", "believe"):
-            raise InvalidArgument(f"claims={claims!r}: it is 'check' or 'believe'")
+            raise InvalidArgument(f"not valid: claims={claims!r}; choose 'check' or 'believe'")
         if lru_size < 1:
-            raise InvalidArgument(f"lru_size={lru_size}: at least one shard has to be open")
+            raise InvalidArgument(f"not valid: lru_size={lru_size}; give at least 1")
         sources = [source_of(shard["url"], localname) for shard in self.shards]
         check_sources(sources, allow_pipe)
         self._opening = _Opening(
@@ -276,7 +276,7 @@ class ShardListDataset(Generic[T_co]):
         else:
             self.shards = check_shards(shards if isinstance(shards, list) else list(shards))
         if not self.shards:
-            raise InvalidArgument("a data set needs a shard: the list is empty")
+            raise InvalidArgument("the list of shards is empty; give at least one shard")
         self.dataset_name: str = dataset_name or hash_dataset_name(str(shards))
 
     def _take_cache(
@@ -353,7 +353,7 @@ class ShardListDataset(Generic[T_co]):
         accesses, misses = self.get_stats()
         if accesses > 100 and misses > 0.3 * accesses:
             warnings.warn(
-                f"a shard had to be opened for {misses} of {accesses} samples; choose a larger "
+                f"{misses} of {accesses} samples had to open their shard; choose a larger "
                 "lru_size, or a sampler with smaller chunks",
                 stacklevel=2,
             )
@@ -392,8 +392,8 @@ class ShardListDataset(Generic[T_co]):
         data = self._opening.open(path, self._is_cached, lazily=path.endswith(".json"))
         if data.fingerprint != fingerprint:
             raise Mismatch(
-                f"another index lies at {path!r} than when the data set was pickled; make the data "
-                "set again"
+                f"the index at {path!r} changed since the data set was pickled; make the data set "
+                "again"
             )
         self._take_data(data)
 
@@ -430,9 +430,9 @@ def _lengths(shards: list[dict[str, Any]], places: list[ShardPlace], claims: str
             what, said, found = "bytes", shard["filesize"], place.size_bytes
         if said != found:
             raise Mismatch(
-                f"the shard {shard['url']!r} has {found} {what}, and not {said} as the list says: "
-                "the samples would be numbered otherwise. Bring back the shard that was counted, "
-                'count again with `widsindex create`, or give claims="believe"'
+                f"the shard {shard['url']!r} has {found} {what}, but its list says {said}; "
+                "restore the counted shard, count again with `widsindex create`, or give "
+                'claims="believe"'
             )
     return lengths
 
@@ -467,7 +467,9 @@ class ShardListDatasetMulti(ShardListDataset[T_co]):
         ]
         if sort_data_inseq:
             if num_replicas is None:
-                raise InvalidArgument("sort_data_inseq needs num_replicas: the number of ranks")
+                raise InvalidArgument(
+                    "sort_data_inseq needs num_replicas; give the number of ranks"
+                )
             lists = [
                 entry[rank::num_replicas] for rank in range(num_replicas) for entry in lists
             ]

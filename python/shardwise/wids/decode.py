@@ -17,7 +17,7 @@ from ..errors import BadField, Error, InvalidArgument, Unsupported
 from .sample import Sample
 
 MAX_GZ_BYTES = 1 << 30
-"""The default limit for the size of a decompressed .gz field."""
+"""Default limit of the bytes of a decompressed .gz field."""
 
 _IMAGES = ("jpg", "png", "ppm", "pgm", "pbm", "pnm")
 # This list equals that of wids. Programs open .jpeg and .webp themselves, and Pillow cannot open an
@@ -28,7 +28,7 @@ def check_keys(sample: dict[str, Any]) -> None:
     """Raises InvalidArgument if a field's name has no leading dot."""
     for key in sample:
         if not key.startswith((".", "__")):
-            raise InvalidArgument(f"the field {key!r} has no leading dot")
+            raise InvalidArgument(f"the field {key!r} has no leading dot; add it")
 
 
 def _bytes(value: Any) -> bytes:
@@ -72,11 +72,11 @@ def decompressed(data: bytes, max_bytes: int = MAX_GZ_BYTES) -> bytes:
         left -= len(piece)
         if left < 0:
             raise BadField(
-                f"a .gz field has more than {max_bytes} bytes when it is decompressed; if it is "
-                "meant to, give decode_all_gz a larger max_bytes"
+                f"a .gz field expands to more than {max_bytes} bytes; if that is intended, give "
+                "decode_all_gz a larger max_bytes"
             )
         if not gzip.eof:
-            raise BadField("a .gz field is cut off")
+            raise BadField("a .gz field is truncated")
         pieces.append(piece)
         data = gzip.unused_data.lstrip(b"\0")
     return b"".join(pieces)
@@ -99,7 +99,7 @@ def decode_all_gz(
         if parts[-1].lower() != "gz":
             continue
         if len(parts) == 2:
-            warnings.warn("a field that is named .gz alone is not decompressed", stacklevel=2)
+            warnings.warn("a field with the name .gz is not decompressed", stacklevel=2)
             continue
         stream = io.BytesIO(decompressed(_bytes(sample[key]), max_bytes))
         if update_key:
@@ -131,8 +131,8 @@ def _decode_safetensors(data: bytes, allow_pickle: bool) -> Any:
 def _require_pickles(allow_pickle: bool) -> None:
     if not allow_pickle:
         raise Unsupported(
-            "a pickle runs whatever whoever wrote it wants: it is not read unless the data set is "
-            "made with allow_pickle=True; transformations=[] leaves fields as they are"
+            "pickles are not read, because they can run code; if you trust the shards, set "
+            "allow_pickle=True; transformations=[] leaves fields undecoded"
         )
 
 
@@ -193,8 +193,8 @@ def _open_image(value: Any) -> Any:
         from PIL import Image  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Unsupported(
-            "decoding images needs Pillow: install it, or give the data set transformations of "
-            "your own"
+            "decoding images needs Pillow; install it, or give the data set your own "
+            "transformations"
         ) from None
     return Image.open(value if hasattr(value, "read") else io.BytesIO(value))
 
@@ -247,7 +247,7 @@ def default_decoder(
     images = {"pil": decode_images_to_pil, "numpy": decode_images_to_numpy}
     decode_images = images.get(str(format).lower())
     if decode_images is None:
-        raise InvalidArgument(f"unknown format of images {format!r}: use 'PIL' or 'numpy'")
+        raise InvalidArgument(f"unknown format of images {format!r}; use 'PIL' or 'numpy'")
     result: dict[str, Any] = Sample(sample)
     decode_all_gz(result, update_key=gz_update_key)
     decode_basic(result, allow_pickle=allow_pickle)

@@ -79,7 +79,7 @@ def describe_shards(urls: list[str], md5: bool = True) -> list[dict[str, Any]]:
         shards = open_dataset(made).shards
     if len(shards) != len(urls):
         raise InvalidArgument(
-            f"{len(urls)} names stand for {len(shards)} shards: list them one by one, or in braces"
+            f"{len(urls)} names match {len(shards)} shards; list them one by one, or use braces"
         )
     described = []
     for url, source, shard in zip(urls, sources, shards):
@@ -100,7 +100,7 @@ def main_create(args: argparse.Namespace) -> None:
         given = [line.strip() for line in sys.stdin if line.strip()]
     urls = [url for pattern in given for url in expand_braces(pattern)]
     if not urls:
-        raise InvalidArgument("no shards are given")
+        raise InvalidArgument("no shards are given; name at least one")
     result: dict[str, Any] = {
         "__kind__": "wids-shard-index-v1",
         "wids_version": 1,
@@ -121,8 +121,8 @@ def _only_folder(shards: list[dict[str, Any]]) -> str:
     folders = {urldir(shard["url"]) for shard in shards}
     if len(folders) != 1:
         raise InvalidArgument(
-            f"--rebase: the shards lie in {len(folders)} folders, and one base cannot stand for "
-            f"them: {', '.join(repr(folder) for folder in sorted(folders)[:3])}"
+            f"--rebase needs all shards in one folder, not in {len(folders)}: "
+            f"{', '.join(repr(folder) for folder in sorted(folders)[:3])}"
         )
     folder = folders.pop()
     return folder if is_remote(folder) else os.path.abspath(local_path(folder))
@@ -212,7 +212,9 @@ def main_sample(args: argparse.Namespace) -> None:
     if args.cat is not None:
         key = args.cat if args.cat in sample else "." + args.cat
         if key not in fields:
-            raise InvalidArgument(f"the sample has no {args.cat!r}; it has {', '.join(fields)}")
+            raise InvalidArgument(
+                f"the sample has no field {args.cat!r}; its fields are {', '.join(fields)}"
+            )
         data = fields[key]
         sys.stdout.buffer.write(data if isinstance(data, bytes) else str(data).encode())
         return
@@ -228,43 +230,55 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True)
 
-    create = commands.add_parser("create", help="make a descriptor of shards")
-    create.add_argument("files", nargs="+", help="shards, or patterns in braces; -: a list")
-    create.add_argument("-o", "--output", default="shardindex.json", help="the descriptor")
-    create.add_argument("-n", "--name", help="of the data set; by default the shards'")
-    create.add_argument("-i", "--info", help="a file with a text about the data set")
-    create.add_argument("-b", "--base", help="where relative URLs begin")
-    create.add_argument("--no-md5", action="store_true", help="leave out md5sum: headers suffice")
+    create = commands.add_parser("create", help="make a descriptor from shards")
+    create.add_argument(
+        "files", nargs="+", help="shards, or patterns in braces; - reads a list from standard input"
+    )
+    create.add_argument("-o", "--output", default="shardindex.json", help="path of the descriptor")
+    create.add_argument(
+        "-n", "--name", help="name of the data set (default: made from the shards' names)"
+    )
+    create.add_argument("-i", "--info", help="file with a description of the data set")
+    create.add_argument("-b", "--base", help="base of relative URLs")
+    create.add_argument(
+        "--no-md5", action="store_true", help="leave out md5sum, so that only headers are read"
+    )
     create.set_defaults(run=main_create)
 
     update = commands.add_parser("update", help="change a descriptor; the old one stays as .bak")
-    update.add_argument("filename", help="the descriptor")
-    update.add_argument("-n", "--name", default="", help="the name of the data set")
-    update.add_argument("-i", "--info", default="", help="a text about it")
-    update.add_argument("-b", "--base", default="", help="where relative URLs begin")
+    update.add_argument("filename", help="path of the descriptor")
+    update.add_argument("-n", "--name", default="", help="name of the data set")
+    update.add_argument("-i", "--info", default="", help="description of the data set")
+    update.add_argument("-b", "--base", default="", help="base of relative URLs")
     kept = update.add_mutually_exclusive_group()
-    kept.add_argument("-k", "--keep", action="store_true", help="mark it as to be kept")
-    kept.add_argument("-K", "--nokeep", action="store_true", help="mark it as not to be kept")
+    kept.add_argument("-k", "--keep", action="store_true", help="mark the data set to be kept")
+    kept.add_argument(
+        "-K", "--nokeep", action="store_true", help="mark the data set not to be kept"
+    )
     where = update.add_mutually_exclusive_group()
-    where.add_argument("-D", "--nodir", action="store_true", help="leave the names of shards only")
-    where.add_argument("-d", "--dir", default="", help="the folder of the shards")
     where.add_argument(
-        "-B", "--rebase", action="store_true", help="make the folder of the shards the base"
+        "-D", "--nodir", action="store_true", help="remove the folders from the shards' URLs"
+    )
+    where.add_argument("-d", "--dir", default="", help="folder of the shards")
+    where.add_argument(
+        "-B", "--rebase", action="store_true", help="set the base to the folder of the shards"
     )
     update.set_defaults(run=main_update)
 
     info = commands.add_parser("info", help="show descriptors")
     info.add_argument("filenames", nargs="+", help="descriptors: paths or URLs")
-    info.add_argument("-t", "--table", action="store_true", help="as a table, a line for each")
+    info.add_argument(
+        "-t", "--table", action="store_true", help="print a table with one line per descriptor"
+    )
     info.set_defaults(run=main_info)
 
     sample = commands.add_parser("sample", help="show a sample")
-    sample.add_argument("filename", help="the descriptor")
+    sample.add_argument("filename", help="path of the descriptor")
     sample.add_argument("index", type=int, nargs="?", default=0, help="number of the sample")
-    sample.add_argument("-p", "--python", action="store_true", help="the same as --raw")
-    sample.add_argument("-r", "--raw", action="store_true", help="as bytes, not decoded")
+    sample.add_argument("-p", "--python", action="store_true", help="alias of --raw")
+    sample.add_argument("-r", "--raw", action="store_true", help="print bytes, not decoded values")
     sample.add_argument("-c", "--cat", help="write the bytes of this field")
-    sample.add_argument("-w", "--width", type=int, default=250, help="of a line, at most")
+    sample.add_argument("-w", "--width", type=int, default=250, help="maximum width of a line")
     sample.set_defaults(run=main_sample)
     return parser
 

@@ -77,9 +77,8 @@ def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
             most = max(most, bisect_left(ends, end) - bisect_right(ends, begin) + 1)
     if most > capacity:
         warnings.warn(
-            f"a chunk of this sampler has samples of {most} shards, of which {capacity} are kept "
-            "open: nearly each sample opens a shard; choose a smaller chunksize, or a larger "
-            "lru_size",
+            f"a chunk of this sampler spans {most} shards, but only {capacity} stay open, so "
+            "nearly every sample opens a shard; choose a smaller chunksize, or a larger lru_size",
             stacklevel=3,
         )
 
@@ -162,7 +161,7 @@ class ChunkedSampler(_Epochs):
             num_samples = len(dataset)
         first, end = (0, num_samples) if isinstance(num_samples, int) else num_samples
         if chunksize < 1:
-            raise InvalidArgument(f"chunksize {chunksize}: a chunk has at least one sample")
+            raise InvalidArgument(f"not valid: chunksize={chunksize}; give at least 1")
         length = dslength_per_replica if dslength_per_replica > 0 else end - first
         self.dslength_per_replica = length
         self.ranges = [(i, min(i + chunksize, end)) for i in range(first, end, chunksize)]
@@ -226,25 +225,27 @@ def _ranks(rank: int | None, num_replicas: int | None, asker: str) -> tuple[int,
             num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
         elif rank is not None:
             raise InvalidArgument(
-                f"{asker}: rank={rank} is given, and num_replicas is not, nor is "
-                "torch.distributed initialized"
+                f"{asker}: rank={rank} is given without num_replicas, and torch.distributed is not "
+                "initialized; give num_replicas"
             )
         else:
             if num_replicas is None or num_replicas > 1:
                 warnings.warn(
-                    f"{asker} is called before torch.distributed is initialized: this process "
+                    f"{asker} is called before torch.distributed is initialized, so this process "
                     "reads all samples; initialize it before, or give rank and num_replicas",
                     stacklevel=3,
                 )
             rank, num_replicas = 0, 1
     if not 0 <= rank < num_replicas:
-        raise InvalidArgument(f"{asker}: there is no rank {rank} of {num_replicas}")
+        raise InvalidArgument(
+            f"{asker}: no rank {rank} of {num_replicas}; ranks are numbered from 0"
+        )
     return rank, num_replicas
 
 
 def _warn_of_drop_last(drop_last: bool | None, asker: str) -> None:
     if drop_last is not None:
-        warnings.warn(f"{asker} has no drop_last: it is not heeded", stacklevel=3)
+        warnings.warn(f"{asker} ignores drop_last", stacklevel=3)
 
 
 def DistributedChunkedSampler(

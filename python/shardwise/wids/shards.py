@@ -39,7 +39,7 @@ def require_own(folder: str) -> None:
     is_trusted = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
     if not stat.S_ISDIR(status.st_mode) or not is_trusted:
         raise InvalidArgument(
-            f"the folder for shards is not this user's alone: {folder!r}; remove it, or name "
+            f"other users can write to the folder for shards: {folder!r}; remove it, or name "
             "another (cache_dir, WIDS_CACHE)"
         )
 
@@ -81,10 +81,13 @@ class ShardPlace(NamedTuple):
     """The place of a listed shard's samples in the dataset."""
 
     source: str
-    """The path or URL that is read."""
+    """The path or URL to read."""
     first: int
+    """Number of its first sample in the dataset."""
     num_samples: int
+    """Number of its listed samples."""
     size_bytes: int
+    """Size of the file."""
 
 
 def source_of(url: str, localname: Callable[[str], str] | None) -> str:
@@ -108,14 +111,14 @@ def check_sources(sources: list[str], allow_pipe: bool) -> None:
         is_command = source.startswith("pipe:")
         if is_command and not allow_pipe:
             raise InvalidArgument(
-                f"the shard {source!r} is a command, and commands are not run unless the data "
-                "set is made with allow_pipe=True; do so only for lists that you wrote yourself"
+                f"the shard {source!r} is a command, and commands are not run; if you wrote the "
+                "list yourself, set allow_pipe=True"
             )
         if "{" in source:
             remedy = "put the command into a script" if is_command else "rename it"
             raise InvalidArgument(
-                f"the shard {source!r} has a brace in its name, where it would stand for several; "
-                f"list them one by one, or {remedy}"
+                f"the shard {source!r} has a brace in its name, which is a pattern; list the "
+                f"shards one by one, or {remedy}"
             )
 
 

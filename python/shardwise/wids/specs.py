@@ -16,7 +16,7 @@ _MAX_BYTES = 256 << 20
 _LOCAL_SCHEMES = ("", "file", "pipe")
 
 Shard = dict[str, Any]
-"""An entry of a descriptor for one shard: url, nsamples, and optional keys."""
+"""The entry of one shard in a descriptor: url, nsamples, and further keys."""
 
 
 def urldir(url: str) -> str:
@@ -66,16 +66,16 @@ def check_shards(shards: Any) -> list[Shard]:
     """
     if not isinstance(shards, list):
         raise InvalidArgument(
-            f"a shardlist is a list of objects with url and nsamples, and not {shards!r:.60}"
+            f"a shardlist must be a list of objects with url and nsamples, not {shards!r:.60}"
         )
     for number, shard in enumerate(shards):
         if not isinstance(shard, dict) or not isinstance(shard.get("url"), str):
-            raise InvalidArgument(f"{_shown(shards, number)} has no url: each shard needs one")
+            raise InvalidArgument(f"{_shown(shards, number)} has no url; add it")
         count = shard.get("nsamples")
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise InvalidArgument(
-                f"{_shown(shards, number)} has nsamples {count!r}: the number of its samples is "
-                "needed; `widsindex create` counts them"
+                f"{_shown(shards, number)} has nsamples {count!r}, not a number of samples; count "
+                "them with `widsindex create`"
             )
     return shards
 
@@ -107,7 +107,8 @@ def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
     elif is_remote(os.fspath(source)):
         if source.startswith("pipe:"):
             raise InvalidArgument(
-                f"the descriptor {source!r} is a command, which is not run; save it as a file"
+                f"the descriptor {source!r} is a command, and commands are not run; save its "
+                "output as a file"
             )
         text = read_remote(source, _MAX_BYTES)
     else:
@@ -117,9 +118,9 @@ def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
     try:
         descriptor = json.loads(text)
     except ValueError as error:
-        raise InvalidArgument(f"the descriptor {name!r} is no JSON: {error}") from None
+        raise InvalidArgument(f"the descriptor {name!r} is not JSON: {error}") from None
     if not isinstance(descriptor, dict):
-        raise InvalidArgument(f"the descriptor {name!r} is no JSON object")
+        raise InvalidArgument(f"the descriptor {name!r} is not a JSON object")
     return descriptor
 
 
@@ -130,8 +131,8 @@ def _require_remote(shards: list[Shard], source: str) -> None:
         scheme = "pipe" if shard["url"].startswith("pipe:") else urlparse(shard["url"]).scheme
         if scheme in _LOCAL_SCHEMES:
             raise InvalidArgument(
-                f"the descriptor {source!r} is remote, and names {shard['url']!r} on this "
-                "machine; a remote descriptor may only name what is remote"
+                f"the remote descriptor {source!r} names {shard['url']!r} on this machine; name "
+                "only remote shards in it"
             )
 
 
@@ -152,12 +153,12 @@ def _component(descriptor: dict[str, Any], home: str | None) -> list[Shard]:
         descriptor = load_remote_dsdesc_raw(source)
         if "source_url" in descriptor or "datasets" in descriptor:
             raise InvalidArgument(
-                f"{source!r} refers to other descriptors, and is itself referred to; refer to "
-                "files that hold a shardlist"
+                f"the referenced descriptor {source!r} itself refers to descriptors; refer to "
+                "files with a shardlist"
             )
         home = urldir(source)
     if "shardlist" not in descriptor:
-        raise InvalidArgument(f"there is no shardlist in {source or 'an entry of datasets'!r}")
+        raise InvalidArgument(f"no shardlist in {source or 'an entry of datasets'!r}; add it")
     shards = rebase_shardlist(descriptor["shardlist"], _home(descriptor, home))
     check_shards(shards)
     if source is not None and is_remote(source):
@@ -185,12 +186,12 @@ def resolve_dsdesc(
     descriptors raises.
     """
     if not isinstance(dsdesc, dict):
-        raise InvalidArgument(f"a descriptor is a JSON object, and not {dsdesc!r:.60}")
+        raise InvalidArgument(f"a descriptor must be a JSON object, not {dsdesc!r:.60}")
     dsdesc = {**dsdesc, **(options or {})}
     if dsdesc.get("wids_version") != 1:
         raise VersionMismatch(
-            f"the descriptor has the wids_version {dsdesc.get('wids_version')!r}; the one that "
-            "there is, is 1"
+            f"the descriptor has wids_version {dsdesc.get('wids_version')!r}; only version 1 is "
+            "supported"
         )
     home = base if base is not None else _home(dsdesc, home)
     shards = list(check_shards(rebase_shardlist(dsdesc.get("shardlist", []), home)))
@@ -199,7 +200,7 @@ def resolve_dsdesc(
     for component in dsdesc.get("datasets", []):
         shards.extend(_component(component, home))
     if not shards:
-        raise InvalidArgument("the descriptor names no shards: check that it is complete")
+        raise InvalidArgument("the descriptor names no shards; check that it is complete")
     dsdesc["shardlist"] = shards
     return dsdesc
 

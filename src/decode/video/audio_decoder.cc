@@ -75,7 +75,7 @@ void append(const AVFrame& frame, int channel, int begin, int end, std::vector<f
                         [](double value) { return static_cast<float>(value); });
       return;
     default:
-      throw DecodeFailure("its samples are of an unknown kind");
+      throw DecodeFailure("its sample format is unknown");
   }
 }
 
@@ -259,7 +259,7 @@ void AudioDecoder::require_same_format() const {
       frame_->format == like_->format) {
     return;
   }
-  throw DecodeFailure("its rate or channels change on the way");
+  throw DecodeFailure("its rate or channels change within the stream");
 }
 
 /// Returns the number of the frame's first sample, according to the frame's time; nullopt without a
@@ -291,7 +291,7 @@ AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
       chain_begin_ = expected - *number;  // a concatenated stream, whose times start again
       return {};
     } else if (container == Container::kFlac) {
-      throw DecodeFailure("samples are missing on the way");
+      throw DecodeFailure("samples are missing within the stream");
     } else {
       step.zeros = offset;
     }
@@ -333,7 +333,8 @@ AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expecte
   }
   // The first frame itself may have been late.
   const bool may_be_late = offsets_.empty() && -most <= frame_->nb_samples;
-  if (least_before - most > tolerance && !may_be_late) throw DecodeFailure("its times go back");
+  if (least_before - most > tolerance && !may_be_late)
+    throw DecodeFailure("its times go backwards");
   if (least > tolerance) return {.drift = least};
   if (most < -tolerance) return {.drift = most};
   return {};

@@ -60,7 +60,7 @@ AudioReader::Clip AudioReader::read(double begin_seconds, double end_seconds) {
     throw InvalidArgument(
         "the range ends before it begins",
         std::to_string(begin_seconds) + " to " + std::to_string(end_seconds) + " s",
-        "give its beginning first");
+        "give the beginning first");
   }
   auto samples = detail::with_place("the sound cannot be decoded", impl_->where, [&] {
     return impl_->decoder.read(begin_seconds, end_seconds);

@@ -183,7 +183,7 @@ std::optional<std::uint64_t> box_size(std::string_view bytes) {
 const char* why_no_box(std::string_view bytes) noexcept {
   const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
   const bool is_cut = bytes.size() < 8 || std::ranges::all_of(bytes.substr(4, 4), is_printable);
-  return is_cut ? kEndsEarly : "MP4: a box is damaged, or what follows the last one is no tag";
+  return is_cut ? kEndsEarly : "MP4: a box is damaged, or the data after the last box is not a tag";
 }
 
 std::string_view plausible_mp4(std::string_view bytes) {
@@ -209,8 +209,8 @@ std::string_view plausible_mp4(std::string_view bytes) {
   const std::uint64_t most = bytes.size() + (1u << 16);
   const std::uint64_t edits = std::max<std::uint64_t>(promise.edits, 1);
   if (promise.samples > most || promise.samples * 8 > 64 * most / edits) {
-    throw DecodeFailure("MP4: it promises " + std::to_string(promise.samples) + " samples in " +
-                        std::to_string(bytes.size()) + " bytes");
+    throw DecodeFailure("MP4: its header claims " + std::to_string(promise.samples) +
+                        " samples in " + std::to_string(bytes.size()) + " bytes");
   }
   return bytes;
 }

@@ -32,7 +32,7 @@ bool is_hidden_vp8(const AVPacket& packet) noexcept {
 bool is_left_out(const AVPacket& packet, AVCodecID codec) {
   if ((packet.flags & AV_PKT_FLAG_DISCARD) == 0) return false;
   if (codec != AV_CODEC_ID_MPEG1VIDEO) return true;
-  throw DecodeFailure("its edit list leaves out frames, and of MPEG-1 FFmpeg leaves out others");
+  throw DecodeFailure("its edit list leaves out frames of MPEG-1, which FFmpeg does differently");
 }
 
 }  // namespace

@@ -329,7 +329,7 @@ LibavPtr<AVCodecContext> open_decoder(const AVStream& stream, std::uint64_t max_
   const AVCodecParameters& parameters = *stream.codecpar;
   const char* name = avcodec_get_name(parameters.codec_id);
   if (!is_allowed(parameters.codec_id)) {
-    throw DecodeFailure(std::string("the codec ") + name + " is not among those that are decoded");
+    throw DecodeFailure(std::string("the codec ") + name + " is not supported");
   }
   const AVCodec* decoder = avcodec_find_decoder(parameters.codec_id);
   if (decoder == nullptr) {

@@ -47,7 +47,7 @@ Turn turn_of(const AVStream& stream) {
   if (!has_angle) return {};
   if (is_small(1, 0) && is_small(3, 4)) return {false, m[0] < 0, m[4] < 0};
   if (is_small(0, 1) && is_small(4, 3)) return {true, m[3] < 0, m[1] < 0};
-  throw DecodeFailure("its display matrix asks for a turn that is not by quarters");
+  throw DecodeFailure("its display matrix is not a rotation by a multiple of 90 degrees");
 }
 
 /// Reuses scaler_ if possible. libswscale's own cache of contexts is not used, because it fails:

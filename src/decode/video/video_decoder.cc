@@ -202,8 +202,8 @@ void VideoDecoder::decode_next(std::int64_t number) {
     const auto text = [](std::int64_t height, std::int64_t width) {
       return size_text(static_cast<std::uint64_t>(height), static_cast<std::uint64_t>(width));
     };
-    throw DecodeFailure(named(number) + " is " + text(frame_->height, frame_->width) +
-                        ", and not " + text(size_.height, size_.width));
+    throw DecodeFailure(named(number) + " is " + text(frame_->height, frame_->width) + ", not " +
+                        text(size_.height, size_.width));
   }
 }
 
@@ -212,20 +212,20 @@ void VideoDecoder::decode_next(std::int64_t number) {
 void VideoDecoder::require_next() {
   const auto packet = static_cast<std::size_t>(frame_->pts);
   if (frame_->pts < 0 || packet >= index_->num_packets()) {
-    throw DecodeFailure("a frame came of no packet");
+    throw DecodeFailure("a frame belongs to no packet");
   }
   if (packet == entry_ && run_ == Run::kEntering) prove_entry();
   const std::uint32_t frame = index_->frame_of(packet);
   if (frame == FrameIndex::kNoFrame) return;
   if (previous_ >= 0) {
     if (frame != previous_ + 1) {
-      throw DecodeFailure("the times of its packets are not those of its frames");
+      throw DecodeFailure("the times of its packets and of its frames differ");
     }
   } else {
     const std::uint32_t entry = index_->frame_of(entry_);
     const bool is_entry_shown = entry != FrameIndex::kNoFrame;
     if (entry_ != 0 && is_entry_shown && frame < entry) return;
-    if (!may_be_first(frame)) throw DecodeFailure("frames are missing behind a key frame");
+    if (!may_be_first(frame)) throw DecodeFailure("frames are missing after a key frame");
   }
   require_whole();
   previous_ = shown_ = frame;
@@ -246,7 +246,7 @@ bool VideoDecoder::may_be_first(std::uint32_t frame) const {
 void VideoDecoder::prove_entry() {
   if (!is_key_frame(*frame_) || frame_->pict_type != AV_PICTURE_TYPE_I) {
     index_->set_no_key(entry_);
-    throw DecodeFailure("what is called a key frame is none");
+    throw DecodeFailure("a frame marked as a key frame is not one");
   }
   run_ = Run::kProven;
 }

@@ -30,7 +30,7 @@ struct VideoReader::Impl {
     if (size % frame_bytes == 0 && size / frame_bytes == static_cast<std::uint64_t>(count)) return;
     throw InvalidArgument("the memory for " + std::to_string(count) + " frames has " +
                               std::to_string(size) + " bytes",
-                          where, "give " + std::to_string(frame_bytes) + " bytes a frame");
+                          where, "give " + std::to_string(frame_bytes) + " bytes per frame");
   }
 
   void require_frame(std::int64_t number) const {

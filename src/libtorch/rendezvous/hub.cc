@@ -27,7 +27,7 @@
 namespace shardwise::detail {
 namespace {
 
-constexpr const char* kStartAgain = "look at what it said last, and start all ranks again";
+constexpr const char* kStartAgain = "read its last messages, then start all ranks again";
 
 }  // namespace
 

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSlice{50};  // how often waits check for a cancel
-constexpr const char* kWho = "look at what they said last, and start all ranks again";
+constexpr const char* kWho = "read their last messages, then start all ranks again";
 
 struct AddressList {
   explicit AddressList(addrinfo* list) : first(list) {}
@@ -126,7 +126,7 @@ void Rendezvous::open_hub() {
       // matter.
       if (failure == EADDRINUSE && try_join(port, search)) {
         throw Error(ErrorCode::kDistributed, "two processes are the same rank", own_name(),
-                    "end what is left of an earlier run, and start each rank once");
+                    "end all processes of earlier runs, and start each rank once");
       }
       check_time("a free port of this machine");
     }
@@ -134,12 +134,12 @@ void Rendezvous::open_hub() {
     std::this_thread::sleep_for(kSlice);
   }
   const std::uint16_t port = options_.point.ports.front();
-  throw Error(ErrorCode::kDistributed,
-              "rank 0 cannot open the ranks' meeting point (" +
-                  std::generic_category().message(failure) + ")",
-              in_quotes(options_.point.address) + " port " + std::to_string(port),
-              "set MASTER_PORT to a free port of this machine, or SHARDWISE_JOB to a name of this "
-              "start of the job, the same on all ranks");
+  throw Error(
+      ErrorCode::kDistributed,
+      "rank 0 cannot listen for the other ranks (" + std::generic_category().message(failure) + ")",
+      in_quotes(options_.point.address) + " port " + std::to_string(port),
+      "on all ranks, set MASTER_PORT to a free port of this machine, or SHARDWISE_JOB to a new "
+      "name for this run");
 }
 
 /// Warns if MASTER_ADDR is not an address of this machine: the other ranks may then not reach rank
@@ -174,10 +174,9 @@ void Rendezvous::find_hub() {
       const std::string place = in_quotes(options_.point.address) + " port " +
                                 std::to_string(options_.point.ports.front());
       if (Clock::now() >= deadline_ && !options_.cancel.is_cancelled()) {
-        throw Error(
-            ErrorCode::kDistributed,
-            "cannot reach the ranks' meeting point (" + search.reason + loopback_hint() + ")",
-            place, "check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
+        throw Error(ErrorCode::kDistributed,
+                    "cannot reach rank 0 (" + search.reason + loopback_hint() + ")", place,
+                    "check that rank 0 runs; check MASTER_ADDR and MASTER_PORT");
       }
       check_time("rank 0 at " + place + " (" + search.reason + loopback_hint() + ")");
     }
@@ -216,7 +215,7 @@ bool Rendezvous::try_join(std::uint16_t port, Search& search) {
       const bool is_news = search.reason.empty() || Clock::now() < deadline_;
       if (is_news) {
         search.reason = failure == ECONNREFUSED
-                            ? "nobody listens there: rank 0 has not come yet, or has ended"
+                            ? "no process listens there: rank 0 has not started yet, or has ended"
                             : std::generic_category().message(failure);
       }
       continue;
@@ -260,16 +259,16 @@ bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
     over_ = true;
     throw Error(ErrorCode::kDistributed, "two processes are the same rank",
                 own_name() + ", but " + refusal_->second,
-                "end what is left of an earlier run, and start each rank once");
+                "end all processes of earlier runs, and start each rank once");
   }
   // The deadline cut the attempt short, so its error says little.
   if (!search.reason.empty() && Clock::now() >= deadline_) return false;
   if (refusal_) {
     search.reason = refusal_->second + " at " + place;
   } else if (!is_hub) {
-    search.reason = "what listens at " + place + " is not rank 0";
+    search.reason = "another program than rank 0 listens at " + place;
   } else {
-    search.reason = "what listens at " + place + " does not answer";
+    search.reason = "the program that listens at " + place + " does not answer";
   }
   return false;
 }
@@ -364,7 +363,7 @@ void Rendezvous::pump(milliseconds most) {
     const std::string host =
         ranks_.empty() ? in_quotes(options_.point.address) : ranks_.front().host;
     throw Error(ErrorCode::kDistributed, "rank 0 ended while the ranks were meeting",
-                "host " + host, "look at what it said last, and start all ranks again");
+                "host " + host, "read its last messages, then start all ranks again");
   }
 }
 
@@ -414,8 +413,8 @@ void Rendezvous::handle(const std::string& message) {
   }
   if (reader.ok()) return;
   over_ = true;
-  throw Error(ErrorCode::kDistributed, "what rank 0 says cannot be understood", "on " + host_,
-              "look at what listens at the port, and start all ranks again");
+  throw Error(ErrorCode::kDistributed, "rank 0's messages are malformed", "on " + host_,
+              "check which program listens at the port, then start all ranks again");
 }
 
 /// For loops that do not receive from the hub: throws Cancelled, or gives notice. After a cancel, a
@@ -431,7 +430,7 @@ void Rendezvous::check_time(const std::string& waiting_for) {
   }
   const bool looks_on = cancelled_ && now - *cancelled_ > kSilence && options_.ranks.rank != 0;
   if (looks_on && options_.notice && !std::exchange(said_last_try_, true)) {
-    options_.notice("interrupted; tries for some seconds to tell " + waiting_for);
+    options_.notice("interrupted; trying for some seconds to tell " + waiting_for);
   }
   if (cancelled_) return;
   take_notice(waiting_for);
@@ -451,7 +450,7 @@ void Rendezvous::take_notice(const std::string& text) {
 void Rendezvous::leave_interrupted() {
   leave("a rank was interrupted while the ranks were meeting", own_name(), "start all ranks again");
   if (hub_ && !all_came_ && options_.notice) {
-    options_.notice("interrupted; stays for some seconds, to tell " + missing_);
+    options_.notice("interrupted; staying for some seconds to tell " + missing_);
   }
   throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
 }
@@ -473,14 +472,14 @@ void Rendezvous::throw_late() {
   std::string what;
   std::string where = missing_;
   if (Clock::now() - heard_ > std::chrono::seconds(5)) {
-    what = "rank 0, where the ranks meet, does not answer";
+    what = "rank 0 does not answer";
     where =
         in_quotes(options_.point.address) + " port " + std::to_string(options_.point.ports.front());
   } else if (all_came_) {
     what = std::to_string(num_missing_) + " of " + world +
-           " ranks came, but did not connect to the others in time";
+           " ranks started, but did not connect to the others in time";
   } else {
-    what = std::to_string(num_missing_) + " of " + world + " ranks did not come in time";
+    what = std::to_string(num_missing_) + " of " + world + " ranks did not start in time";
     where = "missing " + missing_;
   }
   leave(what, where, kWho);

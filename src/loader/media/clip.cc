@@ -22,7 +22,7 @@ void require(bool holds, const std::string& what, const std::string& remedy) {
 void require_range(double begin, double end) {
   require(begin < end,
           "the range of times is [" + std::to_string(begin) + ", " + std::to_string(end) + ") s",
-          "give its beginning, and an end behind it");
+          "give a beginning, and an end after it");
 }
 
 std::string text_of(double begin, double end) {
@@ -37,7 +37,7 @@ void require_clip(const Column::VideoClip& clip) {
   require(clip.every >= 0 && clip.every <= kMostEvery, "every is " + std::to_string(clip.every),
           "choose 1 to 16,777,216, or 0 to spread the frames evenly");
   require(clip.every > 0 || clip.start == Column::ClipStart::kFirst,
-          "with every = 0 the frames are spread over the whole range, and start has no effect",
+          "start has no effect with every = 0, which spreads the frames over the whole range",
           "set every, or leave start out");
   require_range(clip.begin_seconds, clip.end_seconds);
 }
@@ -47,7 +47,7 @@ void require_clip(const Column::AudioClip& clip) {
   require(clip.seconds >= 0 && clip.seconds <= kMostSeconds,
           "seconds is " + std::to_string(clip.seconds), "choose up to 1,000,000, or 0 for all");
   require(clip.seconds > 0 || clip.start == Column::ClipStart::kFirst,
-          "without seconds all of the range is taken, and start has no effect",
+          "start has no effect without seconds, which takes all of the range",
           "set seconds, or leave start out");
   require_range(clip.begin_seconds, clip.end_seconds);
   if (!clip.fixed_length) return;
@@ -86,7 +86,7 @@ std::vector<std::int64_t> clip_frames(std::span<const double> times, const Colum
   }
   const std::int64_t span = clip.every == 0 ? clip.frames : (clip.frames - 1) * clip.every + 1;
   if (clip.refuse_short && size < span) {
-    throw DecodeFailure("the clip takes " + std::to_string(span) + " frames, and there are " +
+    throw DecodeFailure("the clip needs " + std::to_string(span) + " frames, but there are " +
                         std::to_string(size));
   }
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(clip.frames));

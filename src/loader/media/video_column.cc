@@ -177,7 +177,7 @@ class VideoTimesColumn final : public ColumnMaker {
 Column video(const std::string& fields, const Column::VideoClip& clip,
              const ImageTransform& transform) {
   if (transform.type == ImageTransform::Type::kUint16) {
-    throw InvalidArgument("videos are decoded to 8 bits, and type is uint16", in_quotes(fields),
+    throw InvalidArgument("videos are decoded to 8 bits, but type is uint16", in_quotes(fields),
                           "choose another type");
   }
   ClipField field(fields, clip);

@@ -56,14 +56,16 @@ TEST_F(OwnAddressTest, OwnOnesAreKnown) {
 TEST_F(OwnAddressTest, ALoopbackAddressIsListenedAtAlone) {
   for (const std::string address : {"127.0.0.1", "127.0.1.1", "::1"}) {
     const Socket socket = listen_at(address, 0);
-    if (!socket.is_open() && address == "::1") GTEST_SKIP() << "this machine has no IPv6";
+    if (!socket.is_open() && address == "::1")
+      GTEST_SKIP() << "needs IPv6; skipped because this machine has none";
     EXPECT_EQ(address_of(socket), address);
   }
 }
 
 TEST_F(OwnAddressTest, TheNetworkIsOneForAllProcessesOfTheMachine) {
   const std::string network = own_network();
-  if (network.empty()) GTEST_SKIP() << "skipped: /proc does not say";
+  if (network.empty())
+    GTEST_SKIP() << "needs the network in /proc; skipped because it is not shown there";
   EXPECT_EQ(network, own_network());
   EXPECT_THAT(network, testing::HasSubstr("net:["));
   EXPECT_FALSE(own_host_name().empty());

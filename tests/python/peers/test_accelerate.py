@@ -23,8 +23,8 @@ train_on = partial(torchrun, "accelerate_run.py")
 def test_a_prepared_loader_is_an_error(train: Path, tmp_path: Path) -> None:
     options = {"batch_size": 16, "loader": "sampler", "prepare_loader": True}
     said = train_on(2, index=train, out=tmp_path / "run", **options)
-    assert "InvalidArgument: Accelerate would deal out the samples again" in said
-    assert "would miss some, or see some twice; give accelerator.prepare() the model" in said
+    assert "InvalidArgument: Accelerate" in said
+    assert "accelerator.prepare()" in said
 
 
 def test_epochs_are_exact_also_one_that_goes_on_in_its_middle(train: Path, tmp_path: Path) -> None:

@@ -184,14 +184,14 @@ def test_little_is_read_by_a_task_for_each_cpu_and_more_by_two(
     assert sr.read(tmp_path / "a.idx").materialize().num_blocks() == 4
 
 
-@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
+@pytest.mark.skipif(not PUSHES, reason="needs a Ray that selects columns; skipped because this one reads all")
 def test_columns_that_are_not_selected_are_not_read(own: Path) -> None:
     take_away(own, 0, 1, 2, 3)
     rows = sr.read(own).select_columns(["cls", "__index__"]).take_all()
     assert rows == [{"cls": i, "__index__": i} for i in range(103)]
 
 
-@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
+@pytest.mark.skipif(not PUSHES, reason="needs a Ray that selects columns; skipped because this one reads all")
 def test_rows_that_a_filter_leaves_out_are_not_read(own: Path) -> None:
     take_away(own, 1, 2, 3)
     condition = (col("cls") < 40) & (col("__key__") != "000007")
@@ -201,7 +201,7 @@ def test_rows_that_a_filter_leaves_out_are_not_read(own: Path) -> None:
     assert data.count() == 39
 
 
-@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
+@pytest.mark.skipif(not PUSHES, reason="needs a Ray that selects columns; skipped because this one reads all")
 def test_bytes_that_are_not_asked_for_do_not_leave_a_server(tmp_path: Path) -> None:
     size, num_samples = 20_000, 100
     (tmp_path / "shards").mkdir()
@@ -403,7 +403,7 @@ def test_a_node_with_another_index_is_named(own: Path, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "other.idx", own)
     for table in tmp_path.glob("other.idx.*.table"):
         shutil.copy(table, tmp_path / table.name.replace("other", "own"))
-    with pytest.raises(errors.Mismatch, match="on the node .*: another index lies at this path"):
+    with pytest.raises(errors.Mismatch, match="on the node .*: the index is another"):
         data.take_all()
     os.unlink(own)
     with pytest.raises(errors.NotFound, match="on the node .*own.idx"):
@@ -423,7 +423,7 @@ def test_what_is_given_wrongly_is_named(train: Path) -> None:
             sr.read(train, override_num_blocks=blocks)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgument, match="the column 'bin' is named twice"):
         sr.read(train, columns=["bin", "cls", "bin"])
-    with pytest.raises(errors.InvalidArgument, match=r"not valid: columns=\[\]; name one"):
+    with pytest.raises(errors.InvalidArgument, match=r"not valid: columns=\[\]; name at least one"):
         sr.read(train, columns=[])
     with pytest.raises(errors.InvalidArgument, match="not valid: resume=5; give a token"):
         sr.read(train, resume=5)  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def test_ray_itself_starts_a_run_again_whose_worker_was_killed(
 
 
 def test_what_is_not_read_by_shardwise_is_refused() -> None:
-    with pytest.raises(errors.Unsupported, match="deals out the samples of one shardwise.ray"):
+    with pytest.raises(errors.Unsupported, match="of one shardwise.ray"):
         sr.ExactDataConfig().configure({"train": ray.data.range(10)}, 2)
     given = sr.ExactDataConfig(datasets_to_split=[]).configure({"eval": ray.data.range(10)}, 2)
     assert sorted(row["id"] for row in given[1]["eval"].iter_rows()) == list(range(10))
@@ -84,7 +84,7 @@ def test_what_each_rank_would_do_with_its_own_samples_alone_is_refused(train: Pa
 def test_a_dataset_that_is_split_is_there(train: Path) -> None:
     data = sr.read(train, columns=COLUMNS)
     config = sr.ExactDataConfig(datasets_to_split=["trian"])
-    with pytest.raises(errors.InvalidArgument, match="split=\\['trian'\\]; name what is.*'train'"):
+    with pytest.raises(errors.InvalidArgument, match="split=\\['trian'\\]; choose from.*'train'"):
         config.configure({"train": data}, 2)
 
 
@@ -153,7 +153,7 @@ def test_a_token_is_given_only_where_the_place_is_known(train: Path) -> None:
         next(iter(shard.iter_batches(batch_size=10, local_shuffle_buffer_size=100)))
     batches = iter(shard.iter_batches(batch_size=None))
     next(batches)
-    with pytest.raises(errors.InvalidArgument, match="is not known: give batch_size"):
+    with pytest.raises(errors.InvalidArgument, match="give batch_size"):
         shard.token()
 
 

@@ -90,7 +90,7 @@ def test_the_index_of_a_write_is_as_it_was_asked_for(
     content[512] ^= 1  # a byte of the first field
     shard.write_bytes(content)
     assert len(shardwise.verify(index, full=True)) > 0
-    with pytest.raises(errors.InvalidArgument, match="hashes are kept by an index, and none is"):
+    with pytest.raises(errors.InvalidArgument, match="hashes .*index="):
         sr.write(few, tmp_path / "other", hashes=True)
     with pytest.raises(errors.InvalidArgument, match="not valid: hashes='yes'; give True or False"):
         sr.write(few, tmp_path, index=tmp_path / "b.idx", hashes="yes")  # type: ignore[arg-type]
@@ -102,9 +102,9 @@ def test_a_write_goes_to_a_fresh_folder_and_its_index_to_a_free_name(
     few = sr.read(train, where="sample < 30", override_num_blocks=1)
     first = sr.write(few, tmp_path / "new", max_samples=10, fields={"bin": "data"})
     assert len(first.paths) == 3
-    with pytest.raises(errors.InvalidArgument, match="the folder has shards already: .*0.tar"):
+    with pytest.raises(errors.InvalidArgument, match="shards: .*0.tar"):
         sr.write(few, tmp_path / "new", prefix="other")
-    with pytest.raises(errors.InvalidArgument, match="index would replace what is there: .*tar'"):
+    with pytest.raises(errors.InvalidArgument, match="index would replace .*tar'"):
         sr.write(few, tmp_path / "other", index=first.paths[0])
     assert not (tmp_path / "other").exists()
     assert sorted(os.listdir(tmp_path / "new")) == sorted(map(os.path.basename, first.paths))
@@ -183,14 +183,14 @@ def test_a_write_that_fails_at_any_step_leaves_nothing_and_can_be_done_again(
 def test_two_writes_to_one_folder_at_a_time_are_refused(train: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     with writing._staging(str(new)):
-        with pytest.raises(errors.InvalidArgument, match="a write to .* is at work, or was killed"):
+        with pytest.raises(errors.InvalidArgument, match="write to '"):
             sr.write(sr.read(train), new)
     assert os.listdir(new) == []
 
 
 def test_a_task_without_the_folder_of_its_write_says_so(tmp_path: Path) -> None:
     sink = writing.ShardSink(str(tmp_path / "gone"), None, 4, 1 << 20)
-    with pytest.raises(errors.NotFound, match="on the node .*that all nodes share, or the write"):
+    with pytest.raises(errors.NotFound, match="on the node .*that all nodes share"):
         sink.write([block(0)], Task(0))
     assert os.listdir(tmp_path) == []
 
@@ -227,7 +227,7 @@ def test_what_a_killed_driver_leaves_has_an_index_only_if_it_is_whole(
         assert done.returncode == -signal.SIGKILL, done.stderr
         assert len(list(new.glob("*.tar"))) == num_shards
         assert index.exists() == (moment == "rmtree")
-        with pytest.raises(errors.InvalidArgument, match="was killed|has shards already"):
+        with pytest.raises(errors.InvalidArgument, match="was killed|already has shards"):
             sr.write(few, new)
     assert shardwise.open(tmp_path / "rmtree.idx").column("cls") == list(range(30))
     assert shardwise.verify(tmp_path / "rmtree.idx", full=True) == []
@@ -240,7 +240,7 @@ def test_two_rows_of_one_key_leave_nothing(train: Path, tmp_path: Path) -> None:
         same = {"__key__": row["__key__"], "cls": None, "bin": None}
         return [same | {"cls": row["cls"]}, same | {"bin": row["bin"]}]
 
-    with pytest.raises(errors.InvalidArgument, match="the key is in this shard already"):
+    with pytest.raises(errors.InvalidArgument, match="already in this shard"):
         sr.write(few.flat_map(in_two), tmp_path / "new", index=tmp_path / "new.idx")
     assert os.listdir(tmp_path / "new") == []
     assert not (tmp_path / "new.idx").exists()
@@ -251,9 +251,9 @@ def test_an_index_that_cannot_be_made_is_refused_before_anything_is_written(
 ) -> None:
     few = sr.read(train, where="sample < 3")
     other = write_shards(tmp_path / "shards", [1])[0]
-    with pytest.raises(errors.InvalidArgument, match="index would replace what is there: .*tar'"):
+    with pytest.raises(errors.InvalidArgument, match="index would replace .*tar'"):
         sr.write(few, tmp_path / "new", index=other)
-    with pytest.raises(errors.NotFound, match="no folder for the index .*gone/a.idx"):
+    with pytest.raises(errors.NotFound, match="folder .*gone/a.idx"):
         sr.write(few, tmp_path / "new", index=tmp_path / "gone" / "a.idx")
     assert not (tmp_path / "new").exists()
     (tmp_path / "sealed").mkdir()
@@ -265,7 +265,7 @@ def test_an_index_that_cannot_be_made_is_refused_before_anything_is_written(
 def test_no_rows_are_no_shards(train: Path, tmp_path: Path) -> None:
     none = sr.read(train, where="sample < 0")
     assert sr.write(none, tmp_path / "new") == ([], 0)
-    with pytest.raises(errors.InvalidArgument, match="there are no rows, and so no shards for"):
+    with pytest.raises(errors.InvalidArgument, match="no rows"):
         sr.write(none, tmp_path / "new", index=tmp_path / "new.idx")
     assert os.listdir(tmp_path / "new") == []
 
@@ -295,18 +295,18 @@ def test_no_field_is_lost_and_no_name_is_misread(train: Path, tmp_path: Path) ->
 
     refused("become the field 'a': 'bin' and 'cls'; give", fields={"bin": "a", "cls": "a"})
     refused('no field begins with "__"', fields={"bin": "data", "cls": "__cls"})
-    refused("columns are a list of names, and not one text: 'cls'", fields="cls")
+    refused("columns .*'cls'", fields="cls")
     refused(r"not valid: fields=\[\]; name a column", fields=[])
-    refused(r"not valid: fields=\[1\]; names are texts", fields=[1])
+    refused(r"not valid: fields=\[1\]; give names", fields=[1])
     refused("not valid: prefix=7", prefix=7)
-    refused("a path has no NUL", prefix="a\0")
-    refused("not valid: prefix='{x}'; braces are patterns", prefix="{x}")
-    refused("not valid: directory='.*; braces are patterns", directory=tmp_path / "a{1..3}")
-    refused("columns are taken by an index, and none is made: cls; give index=", columns=["cls"])
-    refused("the index would replace what is there", index=tmp_path)
-    refused("not valid: directory='s3://.*not to a URL", directory="s3://bucket/new")
-    refused("not valid: index='s3://.*not to a URL", index="s3://bucket/new.idx")
-    with pytest.raises(errors.InvalidArgument, match="not valid: output='s3://.*not to a URL"):
+    refused("NUL", prefix="a\0")
+    refused("not valid: prefix='{x}'; leave out braces", prefix="{x}")
+    refused("not valid: directory='.*; leave out braces", directory=tmp_path / "a{1..3}")
+    refused("cls; give index=", columns=["cls"])
+    refused("index would replace", index=tmp_path)
+    refused("not valid: directory='s3://", directory="s3://bucket/new")
+    refused("not valid: index='s3://", index="s3://bucket/new.idx")
+    with pytest.raises(errors.InvalidArgument, match="not valid: output='s3://"):
         sr.index("s3://bucket/new.idx", train)
     with pytest.raises(errors.InvalidArgument, match="not valid: data=.*give a ray.data.Dataset"):
         sr.write([], tmp_path / "new")  # type: ignore[arg-type]
@@ -315,7 +315,7 @@ def test_no_field_is_lost_and_no_name_is_misread(train: Path, tmp_path: Path) ->
 def test_a_key_is_a_text(train: Path, tmp_path: Path) -> None:
     few = sr.read(train, where="sample < 3", override_num_blocks=1)
     for key in (None, 7, b"a"):
-        with pytest.raises(errors.InvalidArgument, match=f"a key is a str, and this row has {key}"):
+        with pytest.raises(errors.InvalidArgument, match=f"must be a str, not {key}"):
             sr.write(few.map(lambda row, key=key: row | {"__key__": key}), tmp_path / "new")
     assert os.listdir(tmp_path / "new") == []
 

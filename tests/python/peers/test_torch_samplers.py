@@ -125,7 +125,7 @@ def test_a_second_pass_is_the_same_epoch_with_one_warning(train: shardwise.Datas
     sampler = st.DistributedChunkedSampler(train, rank=0, world_size=1)
     first = list(sampler)
     with pytest.warns(
-        UserWarning, match=r"epoch 0 was read to its end, and now comes again in the"
+        UserWarning, match=r"epoch 0 .*set_epoch"
     ):
         assert list(sampler) == first
     with warnings.catch_warnings():
@@ -225,13 +225,8 @@ def test_even_batches_that_cannot_be_are_an_error() -> None:
         sampler = st.SequentialSampler(samples, rank=1, world_size=2)
         return st.BatchSampler(sampler, size, **options)
 
-    with pytest.raises(InvalidArgument) as raised:
+    with pytest.raises(InvalidArgument, match="1001 samples, .* 1000, .*tail=.*even=False"):
         len(batches(2001, 1))
-    assert str(raised.value) == (
-        "the ranks cannot have the same number of batches: one has 1001 samples, another 1000, in "
-        "batches of 1; choose even=False if the ranks need not step together; else a larger batch, "
-        'fewer ranks, or tail="drop" or "pad" of the order'
-    )
     with pytest.raises(InvalidArgument, match="one has 1 samples, another 0, in batches of 4"):
         iter(batches(1, 4))
     assert len(batches(2001, 1, even=False)) == 1000
@@ -241,12 +236,9 @@ def test_even_batches_that_cannot_be_are_an_error() -> None:
 
 def test_a_batch_sampler_takes_a_sampler_of_this_module_only() -> None:
     foreign: Any = torch.utils.data.SequentialSampler(range(9))
-    with pytest.raises(InvalidArgument) as raised:
+    with pytest.raises(InvalidArgument, match="not a SequentialSampler"):
         st.BatchSampler(foreign, 2)
-    assert "it was given a SequentialSampler; where Lightning put that in its place" in str(
-        raised.value
-    )
-    with pytest.raises(InvalidArgument, match="the sampler has batch_size 4, the BatchSampler 2"):
+    with pytest.raises(InvalidArgument, match="the sampler has 4, the BatchSampler 2"):
         st.BatchSampler(st.SequentialSampler(9, batch_size=4), 2)
 
 
@@ -256,7 +248,7 @@ def test_uneven_batches_of_torch_are_an_error() -> None:
         sampler = st.SequentialSampler(2001, rank=rank, world_size=2)
         loader: Any = DataLoader(numbers, batch_size=10, sampler=sampler)
         with pytest.raises(
-            InvalidArgument, match="one rank would have 101 batches of 10, another 1"
+            InvalidArgument, match="101 batches of 10, another 1"
         ):
             next(iter(loader))
     sampler = st.SequentialSampler(2001, rank=1, world_size=2, allow_uneven=True)
@@ -272,7 +264,7 @@ def test_the_same_epoch_keeps_the_place_of_its_token() -> None:
     for again in (False, True):
         sampler.resume(sampler.token(7, batch_size=10))
         assert list(sampler) == list(range(70, 100))
-        with pytest.warns(UserWarning, match=r"its rest from where resume\(\) put it comes again"):
+        with pytest.warns(UserWarning, match=r"its rest after resume"):
             if again:
                 sampler.set_epoch(0)
             assert list(sampler) == list(range(70, 100))
@@ -368,7 +360,7 @@ def test_samplers_that_know_no_weights_are_refused(train: shardwise.Dataset) -> 
 def test_tokens_that_cannot_be_are_errors(train: shardwise.Dataset) -> None:
     sampler = st.ShardedSampler(train)
     with pytest.raises(
-        InvalidArgument, match="the size of the 3 batches is not known: the sampler"
+        InvalidArgument, match="the 3 batches"
     ):
         sampler.token(3)
     other = st.ShardedSampler(train, seed=1)
@@ -410,7 +402,7 @@ def test_a_sampler_over_other_data_than_the_loaders_is_refused(
 
     some = train.select(range(0, len(train), 20))
     for over in (some, train[:100]):
-        with pytest.raises(InvalidArgument, match="made over other data than the DataLoader's"):
+        with pytest.raises(InvalidArgument, match="different data"):
             read(train, over)
     assert read(some, some) == read(some, train.select(range(0, len(train), 20))) == len(some)
     assert read(train, 60) == 60, "numbers alone are of any data"
@@ -419,7 +411,7 @@ def test_a_sampler_over_other_data_than_the_loaders_is_refused(
 def test_what_is_no_state_is_an_error() -> None:
     walk = iter(st.SequentialSampler(9))
     with pytest.raises(
-        InvalidArgument, match="this is no state of a sampler's iterator: it has no"
+        InvalidArgument, match="not a state of a sampler's iterator: it has no"
     ):
         walk.load_state_dict({"yielded": 3})
 
@@ -573,7 +565,7 @@ def test_batches_out_of_order_are_refused(
     try:
         make(train, in_order=False)
     except TypeError:
-        pytest.skip("it has no in_order")
+        pytest.skip("needs DataLoader(in_order=); skipped because this torch lacks it")
     with pytest.raises(InvalidArgument, match=r"DataLoader\(in_order=False\) delivers .* another"):
         first(num_workers=2, in_order=False)
     for fine in ({"num_workers": 2}, {"num_workers": 1, "in_order": False}, {"in_order": False}):
@@ -616,7 +608,7 @@ def test_a_token_counts_what_was_delivered_whatever_was_read_ahead(
     train: shardwise.Dataset, workers: int, persistent: bool
 ) -> None:
     if persistent and workers == 0:
-        pytest.skip("workers that stay need workers")
+        pytest.skip("needs workers; skipped because persistent_workers has no meaning without them")
     sampler = st.ChunkedSampler(train, chunk_size=10, window=3)
     loader: Any = DataLoader(
         train,  # type: ignore[arg-type]
@@ -701,7 +693,7 @@ def test_accelerate_may_deal_out_one_ranks_batches_only_without_repeating(
         for ranks, even in ((2, True), (2, False), (1, True)):
             sampler = st.ShardedSampler(train, rank=0, world_size=ranks)
             with pytest.raises(
-                InvalidArgument, match="Accelerate would deal out the samples again"
+                InvalidArgument, match="Accelerate"
             ):
                 dealt(sampler, ours, even)
         alone = st.ShardedSampler(train, rank=0, world_size=1)

@@ -53,7 +53,7 @@ def test_a_package_that_was_imported_before_is_not_replaced(tmp_path: Path) -> N
     (tmp_path / "webdataset.py").write_text("")
     late = "import webdataset, shardwise.webdataset as w; w.install()"
     done = run_python(["-c", late], tmp_path)
-    assert "webdataset is imported already" in done.stderr
+    assert "webdataset is already imported" in done.stderr
 
 
 def test_without_torch_pipelines_run_and_loaders_say_what_they_need(url: str) -> None:

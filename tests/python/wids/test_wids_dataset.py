@@ -148,10 +148,10 @@ def test_a_descriptor_may_refer_to_others(tmp_path: Path) -> None:
 
 def test_counts_that_lie_are_an_error_with_both_numbers(shards: list[Any]) -> None:
     shards[1]["nsamples"] = 6
-    with pytest.raises(Mismatch, match=r"train-001.tar' has 5 samples, and not 6"):
+    with pytest.raises(Mismatch, match=r"train-001.tar' has 5 samples, .* 6"):
         raw(shards)
     shards[1] = {**shards[1], "nsamples": 5, "filesize": 99}
-    with pytest.raises(Mismatch, match=r"train-001.tar' has 20480 bytes, and not 99"):
+    with pytest.raises(Mismatch, match=r"train-001.tar' has 20480 bytes, .* 99"):
         raw(shards)
 
 
@@ -179,7 +179,7 @@ def test_a_shard_may_come_twice(shards: list[Any]) -> None:
 
 def test_lists_that_are_none_are_refused(shards: list[Any], tmp_path: Path) -> None:
     for wrong, text in [
-        ([], "needs a shard"),
+        ([], "at least one shard"),
         ([{"nsamples": 3}], r"shardlist\[0\] has no url"),
         ([{"url": "a.tar"}], "nsamples None"),
         ([{"url": "a.tar", "nsamples": -1}], "nsamples -1"),
@@ -192,8 +192,8 @@ def test_lists_that_are_none_are_refused(shards: list[Any], tmp_path: Path) -> N
         raw(shards, lru_size=0)
     path = tmp_path / "x.json"
     for text, error, message in [
-        ("{", InvalidArgument, "is no JSON"),
-        ("[]", InvalidArgument, "is no JSON object"),
+        ("{", InvalidArgument, "is not JSON"),
+        ("[]", InvalidArgument, "is not a JSON object"),
         ('{"shardlist": []}', VersionMismatch, "wids_version None"),
         ('{"wids_version": 1}', InvalidArgument, "names no shards"),
         ('{"wids_version": 1, "datasets": [{}]}', InvalidArgument, "no shardlist"),
@@ -265,7 +265,7 @@ def test_transformations_are_chained(shards: list[Any]) -> None:
     assert dataset.add_transform(lambda number: number * 2) is dataset
     assert dataset[5] == 10
     assert len(dataset.transformations) == 2
-    with pytest.raises(InvalidArgument, match="'JPEG' is no transformation"):
+    with pytest.raises(InvalidArgument, match="'JPEG' is not a transformation"):
         raw(shards, transformations="JPEG")
     assert ShardListDataset(shards)[4][".cls"] == 4
     assert ShardListDataset(shards, transformations=["PIL", dict.keys])[4] is not None
@@ -283,7 +283,7 @@ def test_a_pickled_dataset_is_a_reference(shards: list[Any], tmp_path: Path) -> 
 
     write_shards(tmp_path / "other", [21])
     shardwise.index(dataset.data.path, tmp_path / "other", threads=0)
-    with pytest.raises(Mismatch, match="another index lies at"):
+    with pytest.raises(Mismatch, match="pickled"):
         pickle.loads(packed)
 
 
@@ -387,7 +387,7 @@ def test_a_remote_descriptor_names_nothing_of_this_machine(
     for url in (shards[0]["url"], Path(shards[0]["url"]).as_uri(), "pipe:cat x"):
         listed = [{"url": url, "nsamples": 7}]
         write_descriptor(tmp_path / "served" / "bad.json", listed, base="file:///")
-        with pytest.raises(InvalidArgument, match="remote descriptor may only name what is remote"):
+        with pytest.raises(InvalidArgument, match="remote descriptor"):
             raw(served.url + "/bad.json", allow_pipe=True)
     with pytest.raises(NotFound, match="none.json"):
         raw(served.url + "/none.json")
@@ -503,17 +503,17 @@ def test_the_folder_that_is_used_if_none_is_named_is_this_users_alone(
     folder.mkdir(mode=0o700)
     DefaultLocalname()
     folder.chmod(0o777)
-    with pytest.raises(InvalidArgument, match="not this user's alone"):
+    with pytest.raises(InvalidArgument, match="other users"):
         DefaultLocalname()
     folder.chmod(0o700)
     if os.getuid() == 0:
         os.chown(folder, 54321, 54321)
-        with pytest.raises(InvalidArgument, match="not this user's alone"):
+        with pytest.raises(InvalidArgument, match="other users"):
             ShardListDataset([{"url": "http://host/a.tar", "nsamples": 1}])
         os.chown(folder, 0, 0)
     folder.rmdir()
     folder.symlink_to(tmp_path)
-    with pytest.raises(InvalidArgument, match="not this user's alone"):
+    with pytest.raises(InvalidArgument, match="other users"):
         DefaultLocalname()
 
 
@@ -536,12 +536,12 @@ def test_a_list_of_another_user_is_not_believed(served: FileServer, tmp_path: Pa
         assert dataset[0][".cls"].read() == b"0"
         assert kept.read_text() == whole
     lists.chmod(0o777)
-    with pytest.raises(InvalidArgument, match="not this user's alone"):
+    with pytest.raises(InvalidArgument, match="other users"):
         ShardListDataset(remote, cache_dir=folder)
     lists.chmod(0o700)
     if os.getuid() == 0:
         os.chown(lists, 54321, 54321)
-        with pytest.raises(InvalidArgument, match="not this user's alone"):
+        with pytest.raises(InvalidArgument, match="other users"):
             ShardListDataset(remote, cache_dir=folder)
 
 

@@ -74,7 +74,7 @@ def test_install_may_be_called_twice_but_not_after_wids(tmp_path: Path) -> None:
     (tmp_path / "wids" / "__init__.py").write_text("mine = 1")
     late = "import wids, shardwise.wids as w; w.install()"
     done = run_python(["-c", late], tmp_path)
-    assert "wids is imported already, from" in done.stderr
+    assert "wids is already imported, from" in done.stderr
     early = "import shardwise.wids as w; w.install(); import wids; print(hasattr(wids, 'mine'))"
     assert run_python(["-c", early], tmp_path).stdout == "False\n"
 

@@ -111,7 +111,7 @@ def test_num_samples_is_a_count_or_a_range() -> None:
     part = ChunkedSampler(range(100), num_samples=(11, 22), chunksize=5)
     assert sorted(part) == list(range(11, 22))
     assert len(part) == 11
-    with pytest.raises(shardwise.errors.InvalidArgument, match="at least one sample"):
+    with pytest.raises(shardwise.errors.InvalidArgument, match="chunksize=0"):
         ChunkedSampler(range(10), chunksize=0)
 
 
@@ -137,7 +137,7 @@ def test_a_rank_that_is_given_counts() -> None:
 def test_a_rank_that_there_is_not_is_refused() -> None:
     with pytest.raises(shardwise.errors.InvalidArgument, match="no rank 4 of 4"):
         DistributedChunkedSampler(range(10), num_replicas=4, rank=4)
-    with pytest.raises(shardwise.errors.InvalidArgument, match="num_replicas is not"):
+    with pytest.raises(shardwise.errors.InvalidArgument, match="num_replicas"):
         DistributedChunkedSampler(range(10), rank=0)
 
 
@@ -145,7 +145,7 @@ def test_one_process_without_torch_is_warned() -> None:
     with pytest.warns(UserWarning, match="before torch.distributed is initialized"):
         sampler = DistributedChunkedSampler(range(10))
     assert len(sampler) == 10
-    with pytest.warns(UserWarning, match="no drop_last"):
+    with pytest.warns(UserWarning, match="drop_last"):
         DistributedChunkedSampler(range(10), rank=0, num_replicas=1, drop_last=True)
 
 
@@ -185,7 +185,7 @@ def test_exact_of_a_part_stays_in_it() -> None:
 
 def test_large_chunks_are_warned_of(shards: list[dict[str, Any]]) -> None:
     dataset = ShardListDataset(shards, lru_size=2)
-    with pytest.warns(UserWarning, match="samples of 3 shards, of which 2 are kept open"):
+    with pytest.warns(UserWarning, match="3 shards, but only 2 stay open"):
         ChunkedSampler(dataset, chunksize=21)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

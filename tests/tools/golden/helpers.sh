@@ -1,6 +1,7 @@
 # Functions for the sessions in this folder. A session runs in the folder DIR, and creates members
 # of shards in ../m.
 shardwise() { "$PROGRAM" "$@"; }
+train() { "$TRAIN" "$@"; }
 # put NAME TEXT: makes a member.
 put() { printf "$2" > "../m/$1"; }
 # tarred FILE NAME...: makes a shard of the members.
