@@ -31,6 +31,7 @@ from .opening import open
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
+    from .devices import DeviceCopier
     from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
     from .mixing import MixedDataset, mix
     from .ragged import Ragged
@@ -43,6 +44,7 @@ _LATER = {
     "ranks": ["ranks"],
     "records": ["records"],
     "transforms": ["transforms"],
+    "devices": ["DeviceCopier"],
     "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
     "mixing": ["MixedDataset", "mix"],
     "ragged": ["Ragged"],
@@ -71,6 +73,7 @@ __all__ = [
     "Batch",
     "ByLength",
     "Dataset",
+    "DeviceCopier",
     "Epoch",
     "Error",
     "Loader",

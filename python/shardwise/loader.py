@@ -196,6 +196,8 @@ class Loader:
         field. fetch_threads: shards fetched ahead at the same time into the data set's cache.
     memory: allocates the memory of batches: a function that takes a number of bytes and returns an
         object with data_ptr(), e.g. torch_memory(); by default the C++ library allocates.
+    arrays: what ``batch[name]`` and the values of a batch are: "numpy" arrays or "torch" tensors, as
+        frameworks expect them that own the loop. Both share the batch's memory.
     ranks: how the ranks of a run agree: ranks.torch_ranks(), or a ranks.Reducer. Every rank gives
         the same data and options, except threads, prefetch, max_bytes_ahead, fetch_threads and
         memory. "auto" means ranks.torch_ranks() if torch.distributed is initialised: then every
@@ -234,6 +236,7 @@ class Loader:
         max_expanded_bytes: int = 1 << 30,
         fetch_threads: int = 2,
         memory: Union[Callable[[int], Any], None] = None,
+        arrays: str = "numpy",
         ranks: Union[Reducer, str, None] = "auto",
         restart: Union[bool, None] = None,
         **unknown: NoReturn,
@@ -263,6 +266,8 @@ class Loader:
         require("mix", mix, Mixup, "give a shardwise.Mixup", True)
         if memory is not None and not callable(memory):
             refuse("memory", memory, "give a function, as shardwise.torch_memory() does")
+        if arrays not in ("numpy", "torch"):
+            refuse("arrays", arrays, 'give "numpy" or "torch"')
         self._core = _core.Loader(
             data,
             columns=list(columns),
@@ -271,10 +276,14 @@ class Loader:
             mix=mix,
             memory=memory,
             ranks=ranks,
+            gives_torch=arrays == "torch",
             **numbers,
         )
         require("restart", restart, bool, "give True, False or None", True)
         self.data = data
+        self._columns, self._order, self._arrays = tuple(columns), order, arrays
+        self._step_size = (batch_size, global_batch_size, replicas)
+        self._by_length = by_length
         self._taken_before = 0
         self._restarts = order.kind == "sequential" if restart is None else restart
         self._goes_on_after_load = restart is None

@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -104,6 +105,11 @@ nb::object column(const Batch::Array& array) {
   return array.is_ragged() ? ragged<Framework>(array) : over<Framework>(array, array.shape());
 }
 
+/// Returns a column as the batch's loader gives columns.
+nb::object value_of(const BatchObject& self, const Batch::Array& array) {
+  return self.gives_torch ? column<nb::pytorch>(array) : column<nb::numpy>(array);
+}
+
 const Batch::Array& array_of(const BatchObject& self, nb::str name) {
   const NameBytes bytes(name.ptr());
   if (!bytes.is_valid()) nb::raise_python_error();
@@ -145,6 +151,48 @@ nb::list names(const BatchObject& self) {
   return all;
 }
 
+nb::dict tensors(const BatchObject& self) {
+  nb::dict all;
+  for (const Batch::Array& array : self.batch.arrays()) {
+    all[str_of(array.name())] = column<nb::pytorch>(array);
+  }
+  return all;
+}
+
+/// Returns the dict of a mapping's type(batch)(columns).
+nb::object rebuilt(nb::handle columns) {
+  return nb::module_::import_("builtins").attr("dict")(columns);
+}
+
+nb::list items(const BatchObject& self) {
+  nb::list all;
+  for (const Batch::Array& array : self.batch.arrays()) {
+    all.append(nb::make_tuple(str_of(array.name()), value_of(self, array)));
+  }
+  return all;
+}
+
+nb::list values(const BatchObject& self) {
+  nb::list all;
+  for (const Batch::Array& array : self.batch.arrays()) all.append(value_of(self, array));
+  return all;
+}
+
+bool contains(const BatchObject& self, nb::handle name) {
+  if (PyUnicode_Check(name.ptr()) == 0) return false;
+  const NameBytes bytes(name.ptr());
+  if (!bytes.is_valid()) nb::raise_python_error();
+  return std::ranges::any_of(
+      self.batch.arrays(), [&](const Batch::Array& array) { return array.name() == bytes.view(); });
+}
+
+nb::list parsed(const BatchObject& self, nb::str name) {
+  const nb::object parse = nb::module_::import_("shardwise.arguments").attr("parsed_json");
+  return rows(rows_of_bytes(self, name), [&](const char* bytes, Py_ssize_t size) {
+    return parse(nb::bytes(bytes, static_cast<std::size_t>(size))).release().ptr();
+  });
+}
+
 std::string shown_in_python(const BatchObject& self) {
   std::string text = "<shardwise.Batch of " + std::to_string(self.batch.size()) + " rows:";
   for (const Batch::Array& array : self.batch.arrays()) {
@@ -172,30 +220,40 @@ void add_batches(nb::module_& module) {
       "back, as a copy to a GPU with non_blocking=True, must end first.\n\n"
       "``len(batch)`` is its number of rows: 0 in the last step of a rank that has nothing left "
       "while others have. The rows are the same in every array, but for packed ones (see "
-      "ByLength). ``dict(batch)`` has all arrays.")
+      "ByLength). ``dict(batch)`` has all arrays.\n\n"
+      "It is a collections.abc.Mapping of names to columns, but that len() counts rows, as in a "
+      "table: it has ``len(batch.keys())`` columns. Code that rebuilds a mapping by its type, "
+      "``type(batch)({...})``, gets that dict.")
+      .def(nb::new_(&rebuilt), "columns"_a)
       .def("__len__", [](const BatchObject& self) { return self.batch.size(); })
       .def(
           "__getitem__",
           [](const BatchObject& self, nb::str name) {
-            return column<nb::numpy>(array_of(self, name));
+            return value_of(self, array_of(self, name));
           },
           "name"_a, nb::sig("def __getitem__(self, name: str) -> typing.Any"),
           "A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. bfloat16, "
           "which NumPy has not, comes as uint16. Raises NotFound, with the columns that there "
           "are.")
-      .def(
-          "__contains__",
-          [](const BatchObject& self, nb::handle name) {
-            if (PyUnicode_Check(name.ptr()) == 0) return false;
-            const NameBytes bytes(name.ptr());
-            if (!bytes.is_valid()) nb::raise_python_error();
-            for (const Batch::Array& array : self.batch.arrays()) {
-              if (array.name() == bytes.view()) return true;
-            }
-            return false;
-          },
-          "name"_a, nb::sig("def __contains__(self, name: object) -> bool"))
+      .def("__contains__", &contains, "name"_a,
+           nb::sig("def __contains__(self, name: object) -> bool"))
       .def("keys", &names, nb::sig("def keys(self) -> list[str]"), "Names of its columns.")
+      .def(
+          "__iter__", [](const BatchObject& self) { return nb::iter(names(self)); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"))
+      .def("values", &values, nb::sig("def values(self) -> list[typing.Any]"), "Its columns.")
+      .def("items", &items, nb::sig("def items(self) -> list[tuple[str, typing.Any]]"),
+           "Names and columns.")
+      .def(
+          "get",
+          [](const BatchObject& self, nb::str name, nb::object otherwise) {
+            return contains(self, name) ? value_of(self, array_of(self, name)) : otherwise;
+          },
+          "name"_a, "default"_a = nb::none(),
+          nb::sig("def get(self, name: str, default: typing.Any = None) -> typing.Any"),
+          "A column; ``default`` if it has none of that name.")
+      .def("_ipython_key_completions_", &names,
+           nb::sig("def _ipython_key_completions_(self) -> list[str]"))
       .def(
           "text",
           [](const BatchObject& self, nb::str name) {
@@ -213,6 +271,9 @@ void add_batches(nb::module_& module) {
           },
           "name"_a, nb::sig("def bytes(self, name: str) -> list[builtins.bytes]"),
           "The rows of such a column, copied.")
+      .def("json", &parsed, "name"_a, nb::sig("def json(self, name: str) -> list[typing.Any]"),
+           "The rows of such a column, each parsed as Sample.json() does. Raises "
+           "json.JSONDecodeError.")
       .def(
           "torch",
           [](const BatchObject& self, nb::str name) {
@@ -220,17 +281,30 @@ void add_batches(nb::module_& module) {
           },
           "name"_a, nb::sig("def torch(self, name: str) -> typing.Any"),
           "A column as a torch tensor over the batch's memory, or a Ragged of tensors. No copy.")
+      .def("tensors", &tensors, nb::sig("def tensors(self) -> dict[str, typing.Any]"),
+           "All columns, as torch() has them.")
       .def(
-          "tensors",
+          "to",
+          [](nb::handle_t<BatchObject> self, nb::handle device, bool non_blocking) {
+            return nb::module_::import_("shardwise.devices")
+                .attr("moved")(self, device, non_blocking);
+          },
+          "device"_a, nb::kw_only(), "non_blocking"_a = false,
+          nb::sig("def to(self, device: typing.Any, *, non_blocking: bool = False) -> "
+                  "dict[str, typing.Any]"),
+          "All columns as a dict of torch tensors on a device, ragged ones as a Ragged of them. On "
+          "the CPU they share the batch's memory. With non_blocking=True the batch is kept until "
+          "its copies are done.")
+      .def(
+          "pin_memory",
           [](const BatchObject& self) {
-            nb::dict all;
-            for (const Batch::Array& array : self.batch.arrays()) {
-              all[str_of(array.name())] = column<nb::pytorch>(array);
-            }
+            const nb::dict all = tensors(self);
+            for (const auto& [name, value] : all) all[name] = value.attr("pin_memory")();
             return all;
           },
-          nb::sig("def tensors(self) -> dict[str, typing.Any]"),
-          "All columns, as torch() has them.")
+          nb::sig("def pin_memory(self) -> dict[str, typing.Any]"),
+          "Copies of all columns in page-locked memory. Loader(memory=torch_memory(pinned=True)) "
+          "makes batches there without a copy.")
       .def_prop_ro(
           "samples",
           [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.samples()); },
@@ -243,6 +317,7 @@ void add_batches(nb::module_& module) {
           "The position of each row in the epoch, counted over all ranks as if nothing were left "
           "out.")
       .def("__repr__", &shown_in_python);
+  nb::module_::import_("collections.abc").attr("Mapping").attr("register")(module.attr("Batch"));
 }
 
 }  // namespace shardwise::python

@@ -271,7 +271,13 @@ void add_caches(nb::module_& module) {
           },
           "max_bytes"_a,
           "Removes shards that were not used lately until the others take ``max_bytes`` or less; "
-          "gives the bytes that were removed. Shards in use stay.");
+          "gives the bytes that were removed. Shards in use stay.")
+      .def("__repr__", [](const CacheObject& self) {
+        return "<shardwise.ShardCache " +
+               nb::cast<std::string>(nb::repr(name_object(self.cache->options().directory))) +
+               ": " + std::to_string(self.cache->used_bytes()) + " of " +
+               std::to_string(self.cache->options().budget_bytes) + " bytes>";
+      });
   module.def(
       "without_secrets",
       [](const NameArgument& place) { return name_object(without_secrets(place.bytes)); },

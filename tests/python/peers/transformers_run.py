@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,6 @@ from shardwise.torch import DistributedChunkedSampler
 options: dict[str, Any] = json.loads(sys.argv[1])
 out = Path(options["out"])
 seen: dict[int, list[int]] = {}
-
-
-class Batches:
-    """A shardwise.Loader as the Trainer takes it: batches that are dicts of tensors."""
-
-    def __init__(self, loader: shardwise.Loader) -> None:
-        self.loader = loader
-        self.set_epoch = loader.set_epoch
-
-    def __len__(self) -> int:
-        return len(self.loader)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for batch in self.loader:
-            yield {"numbers": torch.from_numpy(batch.samples.copy()), "cls": batch.torch("cls")}
 
 
 class Model(torch.nn.Module):
@@ -54,14 +38,18 @@ class OwnTrainer(Trainer):
             return super().get_train_dataloader()
         loader = shardwise.Loader(
             self.train_dataset,
-            columns=[columns.integer("cls")],
+            columns=[
+                columns.integer("cls"),
+                columns.function("numbers", "int64", (), lambda sample, random: sample.number),
+            ],
             order=shardwise.Order(seed=17, chunk_size=50),
             batch_size=self.args.per_device_train_batch_size,
+            arrays="torch",
         )
         if "resume" in options:
             loader.load_state_dict(json.loads(Path(options["resume"], "loader.json").read_text()))
         self.add_callback(SaveLoader(loader))
-        return Batches(loader)
+        return loader
 
     def _get_train_sampler(self, *_: Any) -> Any:
         return DistributedChunkedSampler(self.train_dataset, seed=17, chunk_size=50)
