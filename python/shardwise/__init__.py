@@ -32,9 +32,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
     from .devices import DeviceCopier
+    from .explaining import explain, when
     from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
     from .mixing import MixedDataset, mix
     from .ragged import Ragged
+    from .stopping import EarlyStop, StopGuard
+    from .sums import ExactMean, Mean
     from .writing import ShardWriter, TarWriter, pack
 
 # A module listed here is imported when one of its names is first used, so that importing shardwise
@@ -45,9 +48,12 @@ _LATER = {
     "records": ["records"],
     "transforms": ["transforms"],
     "devices": ["DeviceCopier"],
+    "explaining": ["explain", "when"],
     "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
     "mixing": ["MixedDataset", "mix"],
     "ragged": ["Ragged"],
+    "stopping": ["EarlyStop", "StopGuard"],
+    "sums": ["ExactMean", "Mean"],
     "writing": ["ShardWriter", "TarWriter", "pack"],
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
@@ -74,10 +80,13 @@ __all__ = [
     "ByLength",
     "Dataset",
     "DeviceCopier",
+    "EarlyStop",
     "Epoch",
     "Error",
+    "ExactMean",
     "Loader",
     "LoaderStats",
+    "Mean",
     "MixedDataset",
     "Mixup",
     "Order",
@@ -87,10 +96,12 @@ __all__ = [
     "SamplerIterator",
     "ShardCache",
     "ShardWriter",
+    "StopGuard",
     "TarWriter",
     "__version__",
     "columns",
     "errors",
+    "explain",
     "index",
     "merge",
     "mix",
@@ -103,4 +114,5 @@ __all__ = [
     "transforms",
     "update",
     "verify",
+    "when",
 ]

@@ -19,6 +19,9 @@ from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
 from .ranks import Reducer, launched_ranks, require_alone
 
+if TYPE_CHECKING:
+    from .explaining import Delivery, StepSample
+
 
 class ByLength(NamedTuple):
     """Batches of samples of similar length, so that a padded batch holds little padding.
@@ -284,6 +287,9 @@ class Loader:
         self._columns, self._order, self._arrays = tuple(columns), order, arrays
         self._step_size = (batch_size, global_batch_size, replicas)
         self._by_length = by_length
+        self._start: Union[tuple[str, bool], None] = None  # arguments of the last restore()
+        self._is_at_start = True  # no other epoch was begun since
+        self._world_size = ranks.world_size if isinstance(ranks, Reducer) else 1
         self._taken_before = 0
         self._restarts = order.kind == "sequential" if restart is None else restart
         self._goes_on_after_load = restart is None
@@ -332,6 +338,13 @@ class Loader:
     def _taken(self) -> int:
         """Batches of this epoch that were given out since it began or was resumed."""
         return self._core.steps - self._core.steps_left
+
+    @property
+    def _rows_of_step(self) -> int:
+        """Rows of a whole batch of this rank, at most."""
+        batch_size, global_batch_size, replicas = self._step_size
+        shares = max(self._world_size // replicas, 1)
+        return -(-global_batch_size // shares) if global_batch_size else batch_size
 
     def _batches(self, loop: Union[int, None] = None) -> Iterator[Batch]:
         """loop: its number, or None for an Epoch, which continues wherever its loader is."""
@@ -389,6 +402,7 @@ class Loader:
         self._was_looped = self._is_stopped = False
         if not keeps_place:
             self._taken_before = 0
+            self._is_at_start = False
 
     def start(self) -> None:
         """Starts to read ahead now, instead of at the first next()."""
@@ -455,10 +469,49 @@ class Loader:
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)
+        self._start, self._is_at_start = (token, allow_changes), True
         self._was_looped = self._is_stopped = False
         if self._goes_on_after_load:
             self._restarts = False
         self._taken_before = taken if is_within else 0
+
+    def _sampler(self) -> _core.Sampler:
+        """A sampler of this loader's epoch, from where the loader began."""
+        if self._by_length is not None:
+            raise Unsupported(
+                "a loader with by_length does not know its batches ahead: it sorts each window by "
+                "length"
+            )
+        batch_size, global_batch_size, replicas = self._step_size
+        sampler = _core.Sampler(
+            self.data,
+            self._order,
+            world_size=self._world_size,
+            batch_size=batch_size,
+            global_batch_size=global_batch_size,
+            replicas=replicas,
+        )
+        if self._start is not None:
+            sampler.resume(*self._start)
+        if sampler.epoch != self.epoch:
+            sampler.set_epoch(self.epoch)
+        if not self._is_at_start:
+            sampler.reset()
+        return sampler
+
+    def explain(self, step: int) -> list[StepSample]:
+        """The samples that each rank has in a step of this epoch, before bad ones are left out; see
+        shardwise.explain(). Steps count from where the loader began: the beginning of the epoch, or
+        the place of load_state_dict(). Raises OutOfRange; Unsupported with by_length."""
+        from .explaining import step_of
+
+        return step_of(self._sampler(), self.data, step, (0, False, False))
+
+    def when(self, sample_or_key: Union[int, str]) -> list[Delivery]:
+        """Where a sample comes in this epoch; see shardwise.when() and explain()."""
+        from .explaining import deliveries_of
+
+        return deliveries_of(self._sampler(), self.data, sample_or_key, (0, False, False))
 
     @property
     def bad_samples(self) -> dict[int, str]:
