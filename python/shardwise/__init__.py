@@ -27,6 +27,9 @@ from ._core import version as __version__
 from .building import index, merge, plan, query, update, verify
 from .errors import Error
 from .opening import open
+from .signatures import give_signatures as _give_signatures
+
+_give_signatures(Audit, Order, Sampler, ShardCache)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,6 +63,8 @@ _MODULE_OF = {name: module for module, names in _LATER.items() for name in names
 
 
 def __getattr__(name: str) -> object:
+    if name in _PACKAGES:
+        raise AttributeError(f"{__name__}.{name} is not imported: import {__name__}.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
@@ -70,8 +75,13 @@ def __getattr__(name: str) -> object:
     return value
 
 
+# Modules that `import shardwise.torch` imports. Completion names them without importing them.
+_PACKAGES = ["grain", "ray", "torch", "webdataset", "wids"]
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF})
+    dunders = [name for name in globals() if name.startswith("__")]
+    return sorted({*__all__, *dunders, *_LATER, *_PACKAGES})
 
 
 __all__ = [

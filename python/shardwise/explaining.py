@@ -184,6 +184,7 @@ def when(
 
     Raises InvalidArgument for draws with replacement; NotFound for an unknown key; OutOfRange.
 
+    >>> order = shardwise.Order("sequential")
     >>> shardwise.when(ds, order, "000009", batch_size=2, world_size=2)
     [Delivery(rank=1, step=2, place=0, position=9)]
     """

@@ -6,6 +6,7 @@ import atexit
 import difflib
 import inspect
 import os
+import sys
 import time
 import warnings
 import weakref
@@ -18,9 +19,11 @@ from .arguments import refuse, require, whole_number
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
 from .ranks import Reducer, launched_ranks, require_alone
+from .records import Proof
 
 if TYPE_CHECKING:
     from .explaining import Delivery, StepSample
+    from .tracing import Trace
 
 
 class ByLength(NamedTuple):
@@ -390,6 +393,10 @@ class Loader:
         """
         if self._is_taken_for_alone:
             require_alone()
+        profiler = sys.modules.get("torch.autograd.profiler")
+        if getattr(profiler, "_is_profiler_enabled", False):
+            with profiler.record_function("shardwise.Loader.next"):  # type: ignore[union-attr]
+                return self._core.next()
         return self._core.next()
 
     def set_epoch(self, epoch: int) -> None:
@@ -430,6 +437,17 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def trace(self, path: Union[str, os.PathLike[str]]) -> Trace:
+        """A ``with`` block whose time line is written to a file, in Chrome's trace format: waits for
+        batches, and planning, loading and collating of batches by each thread. chrome://tracing and
+        Perfetto show it. It keeps the last 100,000 events. ``shardwise epoch --trace`` writes the
+        same.
+
+        torch.profiler marks each next() as "shardwise.Loader.next"."""
+        from .tracing import Trace
+
+        return Trace(self._core, path)
+
     def prove(self) -> str:
         """Proves, with all ranks, that their batches of this epoch held exactly the samples that
         the order promises: "epoch 3: 20000 samples, each exactly once: proven".
@@ -440,7 +458,7 @@ class Loader:
         samples.
         Cost: one small all-reduce.
         """
-        return self._core.prove()
+        return Proof(self._core.prove())
 
     def state_dict(self) -> dict[str, Any]:
         """The place of the run after the batches given out, for load_state_dict() on any number of
@@ -572,7 +590,15 @@ class Loader:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        return f"<shardwise.Loader over {self.data!r}>"
+        batch_size, global_batch_size, _ = self._step_size
+        size = f"{global_batch_size} over all ranks" if global_batch_size else str(batch_size)
+        if self._by_length is not None:
+            size += f" {self._by_length!r}"
+        columns = ", ".join(f"{column.name!r} {column.dtype}" for column in self._columns)
+        return (
+            f"<shardwise.Loader: columns {columns}, batches of {size}, {self._order!r}, over "
+            f"{self.data!r}>"
+        )
 
 
 _OF_A_DATALOADER = {

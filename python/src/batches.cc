@@ -164,6 +164,28 @@ nb::object rebuilt(nb::handle columns) {
   return nb::module_::import_("builtins").attr("dict")(columns);
 }
 
+bool contains(const BatchObject& self, nb::handle name) {
+  if (PyUnicode_Check(name.ptr()) == 0) return false;
+  const NameBytes bytes(name.ptr());
+  if (!bytes.is_valid()) nb::raise_python_error();
+  return std::ranges::any_of(
+      self.batch.arrays(), [&](const Batch::Array& array) { return array.name() == bytes.view(); });
+}
+
+nb::object value_or(const BatchObject& self, nb::str name, nb::object otherwise) {
+  return contains(self, name) ? value_of(self, array_of(self, name)) : otherwise;
+}
+
+nb::dict pinned(const BatchObject& self) {
+  const nb::dict all = tensors(self);
+  for (const auto& [name, value] : all) all[name] = value.attr("pin_memory")();
+  return all;
+}
+
+nb::object moved(nb::handle_t<BatchObject> self, nb::handle device, bool non_blocking) {
+  return nb::module_::import_("shardwise.devices").attr("moved")(self, device, non_blocking);
+}
+
 nb::list items(const BatchObject& self) {
   nb::list all;
   for (const Batch::Array& array : self.batch.arrays()) {
@@ -176,14 +198,6 @@ nb::list values(const BatchObject& self) {
   nb::list all;
   for (const Batch::Array& array : self.batch.arrays()) all.append(value_of(self, array));
   return all;
-}
-
-bool contains(const BatchObject& self, nb::handle name) {
-  if (PyUnicode_Check(name.ptr()) == 0) return false;
-  const NameBytes bytes(name.ptr());
-  if (!bytes.is_valid()) nb::raise_python_error();
-  return std::ranges::any_of(
-      self.batch.arrays(), [&](const Batch::Array& array) { return array.name() == bytes.view(); });
 }
 
 nb::list parsed(const BatchObject& self, nb::str name) {
@@ -244,14 +258,9 @@ void add_batches(nb::module_& module) {
       .def("values", &values, nb::sig("def values(self) -> list[typing.Any]"), "Its columns.")
       .def("items", &items, nb::sig("def items(self) -> list[tuple[str, typing.Any]]"),
            "Names and columns.")
-      .def(
-          "get",
-          [](const BatchObject& self, nb::str name, nb::object otherwise) {
-            return contains(self, name) ? value_of(self, array_of(self, name)) : otherwise;
-          },
-          "name"_a, "default"_a = nb::none(),
-          nb::sig("def get(self, name: str, default: typing.Any = None) -> typing.Any"),
-          "A column; ``default`` if it has none of that name.")
+      .def("get", &value_or, "name"_a, "default"_a = nb::none(),
+           nb::sig("def get(self, name: str, default: typing.Any = None) -> typing.Any"),
+           "A column; ``default`` if it has none of that name.")
       .def("_ipython_key_completions_", &names,
            nb::sig("def _ipython_key_completions_(self) -> list[str]"))
       .def(
@@ -284,27 +293,15 @@ void add_batches(nb::module_& module) {
       .def("tensors", &tensors, nb::sig("def tensors(self) -> dict[str, typing.Any]"),
            "All columns, as torch() has them.")
       .def(
-          "to",
-          [](nb::handle_t<BatchObject> self, nb::handle device, bool non_blocking) {
-            return nb::module_::import_("shardwise.devices")
-                .attr("moved")(self, device, non_blocking);
-          },
-          "device"_a, nb::kw_only(), "non_blocking"_a = false,
+          "to", &moved, "device"_a, nb::kw_only(), "non_blocking"_a = false,
           nb::sig("def to(self, device: typing.Any, *, non_blocking: bool = False) -> "
                   "dict[str, typing.Any]"),
           "All columns as a dict of torch tensors on a device, ragged ones as a Ragged of them. On "
           "the CPU they share the batch's memory. With non_blocking=True the batch is kept until "
           "its copies are done.")
-      .def(
-          "pin_memory",
-          [](const BatchObject& self) {
-            const nb::dict all = tensors(self);
-            for (const auto& [name, value] : all) all[name] = value.attr("pin_memory")();
-            return all;
-          },
-          nb::sig("def pin_memory(self) -> dict[str, typing.Any]"),
-          "Copies of all columns in page-locked memory. Loader(memory=torch_memory(pinned=True)) "
-          "makes batches there without a copy.")
+      .def("pin_memory", &pinned, nb::sig("def pin_memory(self) -> dict[str, typing.Any]"),
+           "Copies of all columns in page-locked memory. Loader(memory=torch_memory(pinned=True)) "
+           "makes batches there without a copy.")
       .def_prop_ro(
           "samples",
           [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.samples()); },

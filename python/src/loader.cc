@@ -141,6 +141,8 @@ class LoaderObject {
   /// REQUIRES: the loader is closed.
   void clear() noexcept { kept_ = nb::object(); }
 
+  std::chrono::steady_clock::time_point traced_since{};
+
  private:
   friend class Use;
 
@@ -403,11 +405,13 @@ void add_loaders(nb::module_& module) {
           [](LoaderObject& self, std::size_t max_events) {
             const Use use(self);
             detail::LoaderAccess::keep_events(use.loader(), max_events);
+            self.traced_since = std::chrono::steady_clock::now();
           },
           "max_events"_a)
       .def("trace_text",
            [](const LoaderObject& self) {
-             return detail::trace_text(detail::LoaderAccess::events(self.loader()), {});
+             return detail::trace_text(detail::LoaderAccess::events(self.loader()),
+                                       self.traced_since);
            })
       .def_static("wait_for_dropped",
                   [] {

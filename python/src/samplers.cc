@@ -571,7 +571,8 @@ void add_samplers(nb::module_& module) {
             whole->reset();
             const EpochAudit::Expectation expectation = whole->expectation();
             all.prove(expectation, whole->epoch());
-            return all.verdict(expectation).text(whole->epoch());
+            return nb::module_::import_("shardwise.records")
+                .attr("Proof")(all.verdict(expectation).text(whole->epoch()));
           },
           "sampler"_a, "words"_a = nb::none(),
           nb::sig("def prove(self, sampler: Sampler, words: collections.abc.Sequence[int] | None "
