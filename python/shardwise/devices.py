@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Any
 
@@ -15,22 +16,22 @@ class _Copies:
     """Batches that a device may still read: each stays until its copies are done."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._in_flight: deque[tuple[Any, Batch]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._in_flight)
 
     def keep(self, done: Any, batch: Batch) -> None:
         """Keeps a batch until the event ``done`` has come. Lets go of earlier ones."""
-        while self._in_flight and self._in_flight[0][0].query():
-            self._in_flight.popleft()
-        self._in_flight.append((done, batch))
+        with self._lock:
+            while self._in_flight and self._in_flight[0][0].query():
+                self._in_flight.popleft()
+            self._in_flight.append((done, batch))
 
     def wait(self) -> None:
         """Waits for all copies."""
-        while self._in_flight:
-            self._in_flight[0][0].synchronize()
-            self._in_flight.popleft()
+        with self._lock:
+            while self._in_flight:
+                self._in_flight[0][0].synchronize()
+                self._in_flight.popleft()
 
 
 def _streams(device: Any) -> Any:

@@ -12,6 +12,8 @@ from .. import _core
 from ..ranks import Reducer, reducer_of
 from ..stopping import StopGuard
 
+__all__ = ["MeanOverSamples", "StopCallback"]
+
 
 class StopCallback(lightning.pytorch.Callback):
     """Ends fit() on all ranks after the same step, when a StopGuard says so, with a checkpoint.

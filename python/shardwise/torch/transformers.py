@@ -8,6 +8,8 @@ import transformers
 
 from ..stopping import StopGuard
 
+__all__ = ["StopCallback"]
+
 
 class StopCallback(transformers.TrainerCallback):
     """Ends train() on all ranks after the same step, when a StopGuard says so, with a checkpoint of
