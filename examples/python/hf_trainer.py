@@ -21,20 +21,6 @@ import shardwise
 from shardwise import columns
 
 
-class Batches:
-    """The loader as the Trainer takes it: batches are dicts of the model's arguments."""
-
-    def __init__(self, loader):
-        self.loader, self.set_epoch = loader, loader.set_epoch
-
-    def __len__(self):
-        return len(self.loader)
-
-    def __iter__(self):
-        for batch in self.loader:
-            yield {"values": batch.torch("cls").float()[:, None]}
-
-
 class SaveLoader(TrainerCallback):
     def __init__(self, loader):
         self.loader = loader
@@ -72,11 +58,12 @@ class ExactTrainer(Trainer):
             columns=[columns.integer("cls")],
             order=shardwise.Order(seed=self.args.seed),
             batch_size=self.args.per_device_train_batch_size,
+            arrays="torch",  # batches are mappings of the model's arguments
         )
         if self.checkpoint is not None:
             loader.load_state_dict(json.loads(Path(self.checkpoint, "loader.json").read_text()))
         self.add_callback(SaveLoader(loader))
-        return Batches(loader)
+        return loader
 
 
 class Model(torch.nn.Module):
@@ -84,8 +71,8 @@ class Model(torch.nn.Module):
         super().__init__()
         self.layer = torch.nn.Linear(1, 1)
 
-    def forward(self, values):
-        return {"loss": self.layer(values / 1000).square().sum()}
+    def forward(self, cls):
+        return {"loss": self.layer(cls.float()[:, None] / 1000).square().sum()}
 
 
 def main():

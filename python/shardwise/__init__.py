@@ -37,13 +37,20 @@ from ._core import version as __version__
 from .building import index, merge, plan, query, update, verify
 from .errors import Error
 from .opening import open
+from .signatures import give_signatures as _give_signatures
+
+_give_signatures(Audit, Order, Sampler, ShardCache)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
+    from .devices import DeviceCopier
+    from .explaining import explain, when
     from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
     from .mixing import MixedDataset, mix
     from .ragged import Ragged
+    from .stopping import EarlyStop, StopGuard
+    from .sums import ExactMean, Mean
     from .writing import ShardWriter, TarWriter, pack
 
 # Modules to import when one of their names is first used, so that importing shardwise is quick.
@@ -52,15 +59,21 @@ _LATER = {
     "ranks": ["ranks"],
     "records": ["records"],
     "transforms": ["transforms"],
+    "devices": ["DeviceCopier"],
+    "explaining": ["explain", "when"],
     "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
     "mixing": ["MixedDataset", "mix"],
     "ragged": ["Ragged"],
+    "stopping": ["EarlyStop", "StopGuard"],
+    "sums": ["ExactMean", "Mean"],
     "writing": ["ShardWriter", "TarWriter", "pack"],
 }
 _MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
+    if name in _PACKAGES:
+        raise AttributeError(f"{__name__}.{name} is not imported: import {__name__}.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
@@ -71,8 +84,13 @@ def __getattr__(name: str) -> object:
     return value
 
 
+# Modules that `import shardwise.torch` imports. Completion names them without importing them.
+_PACKAGES = ["grain", "ray", "torch", "webdataset", "wids"]
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF})
+    dunders = [name for name in globals() if name.startswith("__")]
+    return sorted({*__all__, *dunders, *_LATER, *_PACKAGES})
 
 
 __all__ = [
@@ -80,10 +98,14 @@ __all__ = [
     "Batch",
     "ByLength",
     "Dataset",
+    "DeviceCopier",
+    "EarlyStop",
     "Epoch",
     "Error",
+    "ExactMean",
     "Loader",
     "LoaderStats",
+    "Mean",
     "MixedDataset",
     "Mixup",
     "Order",
@@ -93,11 +115,13 @@ __all__ = [
     "SamplerIterator",
     "ShardCache",
     "ShardWriter",
+    "StopGuard",
     "TarWriter",
     "__version__",
     "columns",
     "decode_image",
     "errors",
+    "explain",
     "index",
     "merge",
     "mix",
@@ -110,4 +134,5 @@ __all__ = [
     "transforms",
     "update",
     "verify",
+    "when",
 ]

@@ -41,6 +41,14 @@ def require(
         refuse(name, value, advice)
 
 
+def parsed_json(text: bytes) -> Any:
+    """The value of a text that is JSON by the library's rules; see Sample.json()."""
+    import json
+
+    _core.require_json(text)
+    return json.loads(text)
+
+
 def path_of(path: str | os.PathLike[str]) -> str:
     """A path or URL as text; a leading ``~`` becomes the home folder. Raises TypeError;
     InvalidArgument for an empty path, a NUL character, or text that is not UTF-8."""

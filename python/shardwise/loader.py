@@ -6,6 +6,7 @@ import atexit
 import difflib
 import inspect
 import os
+import sys
 import time
 import warnings
 import weakref
@@ -18,6 +19,11 @@ from .arguments import refuse, require, whole_number
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
 from .ranks import Reducer, launched_ranks, require_alone
+from .records import Proof
+
+if TYPE_CHECKING:
+    from .explaining import Delivery, StepSample
+    from .tracing import Trace
 
 
 class ByLength(NamedTuple):
@@ -215,6 +221,8 @@ class Loader:
         field. fetch_threads: shards fetched ahead at the same time into the data set's cache.
     memory: allocates the memory of batches: a function that takes a number of bytes and returns an
         object with data_ptr(), e.g. torch_memory(); by default the C++ library allocates.
+    arrays: what ``batch[name]`` and the values of a batch are: "numpy" arrays or "torch" tensors, as
+        frameworks expect them that own the loop. Both share the batch's memory.
     ranks: how the ranks of a run agree: ranks.torch_ranks(), or a ranks.Reducer. Every rank gives
         the same data and options, except threads, prefetch, max_bytes_ahead, fetch_threads and
         memory. "auto" means ranks.torch_ranks() if torch.distributed is initialised: then every
@@ -253,6 +261,7 @@ class Loader:
         max_expanded_bytes: int = 1 << 30,
         fetch_threads: int = 2,
         memory: Union[Callable[[int], Any], None] = None,
+        arrays: str = "numpy",
         ranks: Union[Reducer, str, None] = "auto",
         restart: Union[bool, None] = None,
         **unknown: NoReturn,
@@ -284,6 +293,8 @@ class Loader:
         require("mix", mix, Mixup, "give a shardwise.Mixup", True)
         if memory is not None and not callable(memory):
             refuse("memory", memory, "give a function, e.g. shardwise.torch_memory()")
+        if arrays not in ("numpy", "torch"):
+            refuse("arrays", arrays, 'give "numpy" or "torch"')
         self._core = _core.Loader(
             data,
             columns=list(columns),
@@ -292,10 +303,17 @@ class Loader:
             mix=mix,
             memory=memory,
             ranks=ranks,
+            gives_torch=arrays == "torch",
             **numbers,
         )
         require("restart", restart, bool, "give True, False or None", True)
         self.data = data
+        self._columns, self._order, self._arrays = tuple(columns), order, arrays
+        self._step_size = (batch_size, global_batch_size, replicas)
+        self._by_length = by_length
+        self._start: Union[tuple[str, bool], None] = None  # arguments of the last restore()
+        self._is_at_start = True  # no other epoch was begun since
+        self._world_size = ranks.world_size if isinstance(ranks, Reducer) else 1
         self._taken_before = 0
         self._restarts = order.kind == "sequential" if restart is None else restart
         self._goes_on_after_load = restart is None
@@ -345,6 +363,13 @@ class Loader:
         """Number of batches handed out since this epoch began or was resumed."""
         return self._core.steps - self._core.steps_left
 
+    @property
+    def _rows_of_step(self) -> int:
+        """Rows of a whole batch of this rank, at most."""
+        batch_size, global_batch_size, replicas = self._step_size
+        shares = max(self._world_size // replicas, 1)
+        return -(-global_batch_size // shares) if global_batch_size else batch_size
+
     def _batches(self, loop: Union[int, None] = None) -> Iterator[Batch]:
         """Yields batches. loop: the loop's number; None for an Epoch, which continues at the
         loader's position."""
@@ -390,6 +415,10 @@ class Loader:
         """
         if self._is_taken_for_alone:
             require_alone()
+        profiler = sys.modules.get("torch.autograd.profiler")
+        if getattr(profiler, "_is_profiler_enabled", False):
+            with profiler.record_function("shardwise.Loader.next"):  # type: ignore[union-attr]
+                return self._core.next()
         return self._core.next()
 
     def set_epoch(self, epoch: int) -> None:
@@ -402,6 +431,7 @@ class Loader:
         self._was_looped = self._is_stopped = False
         if not keeps_place:
             self._taken_before = 0
+            self._is_at_start = False
 
     def start(self) -> None:
         """Starts to read ahead now, instead of at the first next()."""
@@ -431,6 +461,17 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def trace(self, path: Union[str, os.PathLike[str]]) -> Trace:
+        """A ``with`` block whose time line is written to a file, in Chrome's trace format: waits for
+        batches, and planning, loading and collating of batches by each thread. chrome://tracing and
+        Perfetto show it. It keeps the last 100,000 events. ``shardwise epoch --trace`` writes the
+        same.
+
+        torch.profiler marks each next() as "shardwise.Loader.next"."""
+        from .tracing import Trace
+
+        return Trace(self._core, path)
+
     def prove(self) -> str:
         """Proves, with all ranks, that their batches of this epoch held exactly the samples that
         the order promises: "epoch 3: 20,000 samples, each exactly once: proven".
@@ -441,7 +482,7 @@ class Loader:
         samples.
         Cost: one small all-reduce.
         """
-        return self._core.prove()
+        return Proof(self._core.prove())
 
     def state_dict(self) -> dict[str, Any]:
         """The place of the run after the batches given out, for load_state_dict() on any number of
@@ -470,10 +511,49 @@ class Loader:
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)
+        self._start, self._is_at_start = (token, allow_changes), True
         self._was_looped = self._is_stopped = False
         if self._goes_on_after_load:
             self._restarts = False
         self._taken_before = taken if is_within else 0
+
+    def _sampler(self) -> _core.Sampler:
+        """A sampler of this loader's epoch, from where the loader began."""
+        if self._by_length is not None:
+            raise Unsupported(
+                "a loader with by_length does not know its batches ahead: it sorts each window by "
+                "length"
+            )
+        batch_size, global_batch_size, replicas = self._step_size
+        sampler = _core.Sampler(
+            self.data,
+            self._order,
+            world_size=self._world_size,
+            batch_size=batch_size,
+            global_batch_size=global_batch_size,
+            replicas=replicas,
+        )
+        if self._start is not None:
+            sampler.resume(*self._start)
+        if sampler.epoch != self.epoch:
+            sampler.set_epoch(self.epoch)
+        if not self._is_at_start:
+            sampler.reset()
+        return sampler
+
+    def explain(self, step: int) -> list[StepSample]:
+        """The samples that each rank has in a step of this epoch, before bad ones are left out; see
+        shardwise.explain(). Steps count from where the loader began: the beginning of the epoch, or
+        the place of load_state_dict(). Raises OutOfRange; Unsupported with by_length."""
+        from .explaining import step_of
+
+        return step_of(self._sampler(), self.data, step, (0, False, False))
+
+    def when(self, sample_or_key: Union[int, str]) -> list[Delivery]:
+        """Where a sample comes in this epoch; see shardwise.when() and explain()."""
+        from .explaining import deliveries_of
+
+        return deliveries_of(self._sampler(), self.data, sample_or_key, (0, False, False))
 
     @property
     def bad_samples(self) -> dict[int, str]:
@@ -534,7 +614,15 @@ class Loader:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
-        return f"<shardwise.Loader over {self.data!r}>"
+        batch_size, global_batch_size, _ = self._step_size
+        size = f"{global_batch_size} over all ranks" if global_batch_size else str(batch_size)
+        if self._by_length is not None:
+            size += f" {self._by_length!r}"
+        columns = ", ".join(f"{column.name!r} {column.dtype}" for column in self._columns)
+        return (
+            f"<shardwise.Loader: columns {columns}, batches of {size}, {self._order!r}, over "
+            f"{self.data!r}>"
+        )
 
 
 _OF_A_DATALOADER = {

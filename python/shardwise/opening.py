@@ -101,7 +101,7 @@ def open(
     >>> len(shardwise.open("train.idx")), len(shardwise.open("train.idx", where="cls < 2"))
     (400, 80)
     >>> shardwise.open("train-{000000..000001}.tar", index_directory="kept")
-    <shardwise.Dataset: 200 samples of '...'>
+    <shardwise.Dataset: 200 samples of '...', fields 'cls', 'jpg', 'txt'>
     >>> shardwise.open("no-such.idx")
     Traceback (most recent call last):
     ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -37,6 +37,26 @@ class Ragged:
 
     def __iter__(self) -> Iterator[Any]:
         return (self[row] for row in range(len(self)))
+
+    def _each(self, change: Callable[[Any], Any]) -> Ragged:
+        """The same rows, with change(tensor) of values, offsets and shapes."""
+        import torch
+
+        return Ragged(*(change(torch.as_tensor(getattr(self, name))) for name in self.__slots__))
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
+        """The same rows as torch tensors on a device. They share this object's memory if that is
+        on the device."""
+        return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Ragged:
+        """A copy of torch tensors in page-locked memory."""
+        return self._each(lambda tensor: tensor.pin_memory())
+
+    def record_stream(self, stream: Any) -> None:
+        """Like that of a torch tensor: the memory stays until ``stream`` has used it."""
+        for name in self.__slots__:
+            getattr(self, name).record_stream(stream)
 
     def __repr__(self) -> str:
         return f"<shardwise.Ragged of {len(self)} rows: {len(self.values)} {self.values.dtype}>"

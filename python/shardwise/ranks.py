@@ -52,6 +52,11 @@ class Reducer:
         )
         self.all_reduce_sum = all_reduce_sum
 
+    def any(self, flag: object) -> bool:
+        """True on all ranks if ``flag`` is true on one of them: ranks that leave a loop by it leave
+        it after the same step. Every rank calls it."""
+        return self.all_reduce_sum([1 if flag else 0])[0] > 0
+
     def __repr__(self) -> str:
         return f"<shardwise.ranks.Reducer: rank {self.rank} of {self.world_size}>"
 
@@ -133,6 +138,15 @@ def launched_ranks() -> Union[Reducer, None]:
             "process gets every sample)"
         )
     return None
+
+
+def reducer_of(ranks: Union[Reducer, str, None]) -> Reducer:
+    """The ranks that an option ``ranks`` means; see Loader. Raises InvalidArgument."""
+    if isinstance(ranks, Reducer):
+        return ranks
+    if ranks is not None and ranks != "auto":
+        refuse("ranks", ranks, "give shardwise.ranks.torch_ranks(), or a Reducer")
+    return (launched_ranks() if ranks == "auto" else None) or alone()
 
 
 def require_alone() -> None:

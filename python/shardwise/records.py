@@ -5,6 +5,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
+class Proof(str):
+    """The text of a proof: "epoch 3: 20000 samples, each exactly once: proven"."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f'<span style="color: green">&#10003;</span> {html.escape(self)}'
+
+
 class Shard(NamedTuple):
     """One shard of an index."""
 

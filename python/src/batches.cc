@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -105,6 +106,11 @@ nb::object column(const Batch::Array& array) {
   return array.is_ragged() ? ragged<Framework>(array) : over<Framework>(array, array.shape());
 }
 
+/// Returns a column as the batch's loader gives columns.
+nb::object value_of(const BatchObject& self, const Batch::Array& array) {
+  return self.gives_torch ? column<nb::pytorch>(array) : column<nb::numpy>(array);
+}
+
 const Batch::Array& array_of(const BatchObject& self, nb::str name) {
   const NameBytes bytes(name.ptr());
   if (!bytes.is_valid()) nb::raise_python_error();
@@ -146,6 +152,62 @@ nb::list names(const BatchObject& self) {
   return all;
 }
 
+nb::dict tensors(const BatchObject& self) {
+  nb::dict all;
+  for (const Batch::Array& array : self.batch.arrays()) {
+    all[str_of(array.name())] = column<nb::pytorch>(array);
+  }
+  return all;
+}
+
+/// Returns the dict of a mapping's type(batch)(columns).
+nb::object rebuilt(nb::handle columns) {
+  return nb::module_::import_("builtins").attr("dict")(columns);
+}
+
+bool contains(const BatchObject& self, nb::handle name) {
+  if (PyUnicode_Check(name.ptr()) == 0) return false;
+  const NameBytes bytes(name.ptr());
+  if (!bytes.is_valid()) nb::raise_python_error();
+  return std::ranges::any_of(
+      self.batch.arrays(), [&](const Batch::Array& array) { return array.name() == bytes.view(); });
+}
+
+nb::object value_or(const BatchObject& self, nb::str name, nb::object otherwise) {
+  return contains(self, name) ? value_of(self, array_of(self, name)) : otherwise;
+}
+
+nb::dict pinned(const BatchObject& self) {
+  const nb::dict all = tensors(self);
+  for (const auto& [name, value] : all) all[name] = value.attr("pin_memory")();
+  return all;
+}
+
+nb::object moved(nb::handle_t<BatchObject> self, nb::handle device, bool non_blocking) {
+  return nb::module_::import_("shardwise.devices").attr("moved")(self, device, non_blocking);
+}
+
+nb::list items(const BatchObject& self) {
+  nb::list all;
+  for (const Batch::Array& array : self.batch.arrays()) {
+    all.append(nb::make_tuple(str_of(array.name()), value_of(self, array)));
+  }
+  return all;
+}
+
+nb::list values(const BatchObject& self) {
+  nb::list all;
+  for (const Batch::Array& array : self.batch.arrays()) all.append(value_of(self, array));
+  return all;
+}
+
+nb::list parsed(const BatchObject& self, nb::str name) {
+  const nb::object parse = nb::module_::import_("shardwise.arguments").attr("parsed_json");
+  return rows(rows_of_bytes(self, name), [&](const char* bytes, Py_ssize_t size) {
+    return parse(nb::bytes(bytes, static_cast<std::size_t>(size))).release().ptr();
+  });
+}
+
 std::string shown_in_python(const BatchObject& self) {
   std::string text = "<shardwise.Batch of " + std::to_string(self.batch.size()) + " rows:";
   for (const Batch::Array& array : self.batch.arrays()) {
@@ -173,30 +235,35 @@ void add_batches(nb::module_& module) {
       " ByLength). ``dict(batch)`` has all arrays.\n\n"
       "Memory: another batch reuses it when this batch and all its arrays are gone. "
       "End every read that Python does not see before that, e.g. a copy to a GPU with"
-      " non_blocking=True.")
+      " non_blocking=True.\n\n"
+      "It is a collections.abc.Mapping of names to columns. Only len() differs: it counts rows, as "
+      "of a table. ``len(batch.keys())`` is the number of columns. Code that rebuilds a mapping by "
+      "its type, ``type(batch)({...})``, gets that dict.")
+      .def(nb::new_(&rebuilt), "columns"_a)
       .def("__len__", [](const BatchObject& self) { return self.batch.size(); })
       .def(
           "__getitem__",
           [](const BatchObject& self, nb::str name) {
-            return column<nb::numpy>(array_of(self, name));
+            return value_of(self, array_of(self, name));
           },
           "name"_a, nb::sig("def __getitem__(self, name: str) -> typing.Any"),
           "A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. "
           "bfloat16, which NumPy lacks, is returned as uint16. Raises NotFound, which "
           "names the columns.")
-      .def(
-          "__contains__",
-          [](const BatchObject& self, nb::handle name) {
-            if (PyUnicode_Check(name.ptr()) == 0) return false;
-            const NameBytes bytes(name.ptr());
-            if (!bytes.is_valid()) nb::raise_python_error();
-            for (const Batch::Array& array : self.batch.arrays()) {
-              if (array.name() == bytes.view()) return true;
-            }
-            return false;
-          },
-          "name"_a, nb::sig("def __contains__(self, name: object) -> bool"))
+      .def("__contains__", &contains, "name"_a,
+           nb::sig("def __contains__(self, name: object) -> bool"))
       .def("keys", &names, nb::sig("def keys(self) -> list[str]"), "Names of the columns.")
+      .def(
+          "__iter__", [](const BatchObject& self) { return nb::iter(names(self)); },
+          nb::sig("def __iter__(self) -> collections.abc.Iterator[str]"))
+      .def("values", &values, nb::sig("def values(self) -> list[typing.Any]"), "Its columns.")
+      .def("items", &items, nb::sig("def items(self) -> list[tuple[str, typing.Any]]"),
+           "Names and columns.")
+      .def("get", &value_or, "name"_a, "default"_a = nb::none(),
+           nb::sig("def get(self, name: str, default: typing.Any = None) -> typing.Any"),
+           "A column; ``default`` if it has none of that name.")
+      .def("_ipython_key_completions_", &names,
+           nb::sig("def _ipython_key_completions_(self) -> list[str]"))
       .def(
           "text",
           [](const BatchObject& self, nb::str name) {
@@ -214,6 +281,9 @@ void add_batches(nb::module_& module) {
           },
           "name"_a, nb::sig("def bytes(self, name: str) -> list[builtins.bytes]"),
           "The rows of a column of text, JSON, keys or bytes, copied.")
+      .def("json", &parsed, "name"_a, nb::sig("def json(self, name: str) -> list[typing.Any]"),
+           "The rows of such a column, each parsed as Sample.json() does. Raises "
+           "json.JSONDecodeError.")
       .def(
           "torch",
           [](const BatchObject& self, nb::str name) {
@@ -221,16 +291,18 @@ void add_batches(nb::module_& module) {
           },
           "name"_a, nb::sig("def torch(self, name: str) -> typing.Any"),
           "A column as a torch tensor over the batch's memory, or a Ragged of tensors. No copy.")
-      .def(
-          "tensors",
-          [](const BatchObject& self) {
-            nb::dict all;
-            for (const Batch::Array& array : self.batch.arrays()) {
-              all[str_of(array.name())] = column<nb::pytorch>(array);
-            }
-            return all;
-          },
-          nb::sig("def tensors(self) -> dict[str, typing.Any]"), "All columns, each as by torch().")
+      .def("tensors", &tensors, nb::sig("def tensors(self) -> dict[str, typing.Any]"),
+           "All columns, as torch() has them.")
+      .def("to", &moved, "device"_a, nb::kw_only(), "non_blocking"_a = false,
+           nb::sig("def to(self, device: typing.Any, *, non_blocking: bool = False) -> "
+                   "dict[str, typing.Any]"),
+           "All columns as a dict of torch tensors on a device; ragged columns as a Ragged of "
+           "tensors. On "
+           "the CPU they share the batch's memory. With non_blocking=True the batch is kept until "
+           "its copies are done.")
+      .def("pin_memory", &pinned, nb::sig("def pin_memory(self) -> dict[str, typing.Any]"),
+           "Copies of all columns in page-locked memory. Loader(memory=torch_memory(pinned=True)) "
+           "makes batches there without a copy.")
       .def_prop_ro(
           "samples",
           [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.samples()); },
@@ -243,6 +315,7 @@ void add_batches(nb::module_& module) {
           "The position of each row in the epoch, over all ranks, with left-out samples "
           "counted.")
       .def("__repr__", &shown_in_python);
+  nb::module_::import_("collections.abc").attr("Mapping").attr("register")(module.attr("Batch"));
 }
 
 }  // namespace shardwise::python

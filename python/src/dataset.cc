@@ -352,9 +352,15 @@ nb::tuple reduce(const DatasetObject& self, int protocol) {
 }
 
 std::string shown_in_python(const DatasetObject& self) {
-  return "<shardwise.Dataset: " + std::to_string(self.data.size()) + " samples" +
-         (self.data.is_view() ? " (a view)" : "") + " of " +
-         nb::cast<std::string>(nb::repr(name_object(self.data.index().path()))) + ">";
+  std::string text = "<shardwise.Dataset: " + std::to_string(self.data.size()) + " samples" +
+                     (self.data.is_view() ? " (a view)" : "") + " of " +
+                     nb::cast<std::string>(nb::repr(name_object(self.data.index().path())));
+  const char* before = ", fields ";
+  for (const Index::Summary::Field& field : self.data.index().summary().fields) {
+    text += before + nb::cast<std::string>(nb::repr(name_object(field.name)));
+    before = ", ";
+  }
+  return text + ">";
 }
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "gil.h"
 #include "loader/fields.h"
 #include "loader/loader_access.h"
+#include "loader/trace_text.h"
 #include "loading.h"
 #include "objects.h"
 #include "options.h"
@@ -85,8 +86,11 @@ class LoaderObject {
  public:
   /// @param kept  Python objects that the loader uses but does not own.
   LoaderObject(const MixedDataset& data, const Loader::Options& options,
-               std::shared_ptr<Reducer> ranks, nb::object kept)
-      : has_threads_(options.threads > 0), asked_(options.order.skip), kept_(std::move(kept)) {
+               std::shared_ptr<Reducer> ranks, bool gives_torch, nb::object kept)
+      : has_threads_(options.threads > 0),
+        gives_torch_(gives_torch),
+        asked_(options.order.skip),
+        kept_(std::move(kept)) {
     const GilReleased released;
     loader_ = std::make_unique<Loader>(data, options, std::move(ranks));
   }
@@ -115,6 +119,8 @@ class LoaderObject {
     throw InvalidArgument("the loader is closed", "", "make another loader");
   }
   [[nodiscard]] bool has_threads() const noexcept { return has_threads_; }
+  /// Whether the values of its batches are torch tensors.
+  [[nodiscard]] bool gives_torch() const noexcept { return gives_torch_; }
 
   int traverse(visitproc visit, void* arg) const {
     Py_VISIT(kept_.ptr());
@@ -136,10 +142,13 @@ class LoaderObject {
   /// REQUIRES: the loader is closed.
   void clear() noexcept { kept_ = nb::object(); }
 
+  std::chrono::steady_clock::time_point traced_since{};
+
  private:
   friend class Use;
 
   const bool has_threads_;
+  const bool gives_torch_;
   const SkipList asked_;  // samples that the order skips
   SkipList bad_before_;   // bad samples of the token restored last
   nb::object kept_;
@@ -233,7 +242,7 @@ nb::dict numbers() {
 /// @param numbers  all options that are integers, by name.
 void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Order& order,
           nb::handle length_rule, nb::handle mix, nb::handle memory, nb::handle ranks,
-          const nb::kwargs& numbers) {
+          bool gives_torch, const nb::kwargs& numbers) {
   const nb::tuple parts = parts_of(data);
   Parts all{mixed_dataset(parts), {}};
   for (const nb::handle part : parts) all.datasets.push_back(part.ptr());
@@ -255,7 +264,7 @@ void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Or
   std::shared_ptr<Reducer> reducer = ranks.is_none() ? single_process() : python_reducer(ranks);
   const nb::object kept =
       nb::make_tuple(parts, nb::tuple(columns), nb::borrow(memory), nb::borrow(ranks));
-  new (self) LoaderObject(all.data, options, std::move(reducer), kept);
+  new (self) LoaderObject(all.data, options, std::move(reducer), gives_torch, kept);
 }
 
 /// Waits until the next batch is ready, and leaves it in the loader. If a signal's handler raises,
@@ -282,7 +291,7 @@ nb::object next_batch(LoaderObject& self) {
     const GilReleased released;
     batch = use.loader().next();
   }
-  return batch ? nb::cast(BatchObject{*std::move(batch)}) : nb::none();
+  return batch ? nb::cast(BatchObject{*std::move(batch), self.gives_torch()}) : nb::none();
 }
 
 nb::dict bad_samples(LoaderObject& self) {
@@ -351,7 +360,7 @@ void add_loaders(nb::module_& module) {
   nb::class_<LoaderObject>(module, "Loader", nb::type_slots(slots), nb::is_weak_referenceable(),
                            nb::is_final(), "Implements shardwise.Loader.")
       .def("__init__", &make, "data"_a, nb::kw_only(), "columns"_a, "order"_a, "by_length"_a.none(),
-           "mix"_a.none(), "memory"_a.none(), "ranks"_a.none(), "numbers"_a,
+           "mix"_a.none(), "memory"_a.none(), "ranks"_a.none(), "gives_torch"_a, "numbers"_a,
            nb::sig("def __init__(self, data: typing.Any, **options: typing.Any) -> None"))
       .def_static("numbers", &numbers, nb::sig("def numbers() -> dict[str, tuple[int, int]]"))
       .def("next", &next_batch, nb::sig("def next(self) -> Batch | None"))
@@ -390,6 +399,19 @@ void add_loaders(nb::module_& module) {
              return used(self, [](Loader& loader) { return loader.cache_warning(); });
            })
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
+      .def(
+          "keep_events",
+          [](LoaderObject& self, std::size_t max_events) {
+            const Use use(self);
+            detail::LoaderAccess::keep_events(use.loader(), max_events);
+            self.traced_since = std::chrono::steady_clock::now();
+          },
+          "max_events"_a)
+      .def("trace_text",
+           [](const LoaderObject& self) {
+             return detail::trace_text(detail::LoaderAccess::events(self.loader()),
+                                       self.traced_since);
+           })
       .def_static("wait_for_dropped",
                   [] {
                     const GilReleased released;

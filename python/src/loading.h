@@ -13,6 +13,7 @@ namespace shardwise::python {
 /// The contents of a `shardwise.Batch`.
 struct BatchObject {
   Batch batch;
+  bool gives_torch = false;  ///< whether its values are torch tensors instead of NumPy arrays
 };
 
 /// Makes a reducer that calls `ranks.all_reduce_sum` with a list of integers.

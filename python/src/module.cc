@@ -24,6 +24,8 @@ NB_MODULE(_core, module) {
   add_opening(module);
   add_orders(module);
   add_samplers(module);
+  add_explaining(module);
+  add_sums(module);
   add_building(module);
   add_writing(module);
   add_decoding(module);

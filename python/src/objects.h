@@ -104,6 +104,8 @@ void add_sample_ranges(nanobind::module_& module);
 void add_datasets(nanobind::module_& module);
 void add_opening(nanobind::module_& module);
 void add_samplers(nanobind::module_& module);
+void add_explaining(nanobind::module_& module);
+void add_sums(nanobind::module_& module);
 void add_building(nanobind::module_& module);
 void add_caches(nanobind::module_& module);
 void add_writing(nanobind::module_& module);

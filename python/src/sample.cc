@@ -423,6 +423,14 @@ void add_samples(nb::module_& module) {
                })
           .def("__repr__", &shown_in_python)
           .def(
+              "_repr_html_",
+              [](nb::handle_t<SampleObject> self) {
+                return nb::module_::import_("shardwise.notebooks").attr("html_of_sample")(self);
+              },
+              nb::sig("def _repr_html_(self) -> str"))
+          .def("_ipython_key_completions_", &field_names,
+               nb::sig("def _ipython_key_completions_(self) -> list[str]"))
+          .def(
               "__reduce__",
               [](const SampleObject& self) {
                 const std::uint64_t in_index = self.sample.number_in_index();

@@ -22,6 +22,7 @@
 #include "options.h"
 #include "orders.h"
 #include "sample_numbers.h"
+#include "samplers.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/order/epoch_audit.h"
@@ -34,18 +35,6 @@ using namespace nb::literals;
 namespace shardwise::python {
 
 namespace {
-
-using SamplerPointer = std::unique_ptr<Sampler>;
-
-/// The contents of a `shardwise.Sampler`: a sampler at the beginning of its epoch. Each iterator
-/// has its own copy.
-struct SamplerObject {
-  SamplerPointer sampler;
-  /// The data of the sampler, for pickling: a Dataset, a mix() of datasets, or a length.
-  nb::object data;
-  Order order{};  ///< the order as given; for a mix() with weights, the sampler's own order differs
-  std::uint64_t global_batch_size = 0;
-};
 
 /// The contents of an iterator over a sampler, or over its batches if it has a `rule`.
 struct IteratorObject {
@@ -252,6 +241,14 @@ std::optional<std::string> cache_warning(DatasetObject& dataset, const SamplerOb
   auto warning = node ? small_cache_warning(dataset.data, *self.sampler, *node) : std::nullopt;
   if (warning) dataset.watch.silence();
   return warning;
+}
+
+std::string shown_in_python(const SamplerObject& self) {
+  const Sampler& sampler = *self.sampler;
+  return "<shardwise.Sampler: rank " + std::to_string(sampler.rank()) + " of " +
+         std::to_string(sampler.world_size()) + ", epoch " + std::to_string(sampler.epoch()) +
+         ", " + std::to_string(sampler.size()) + " of " + std::to_string(sampler.num_samples()) +
+         " samples, " + nb::cast<std::string>(nb::repr(nb::cast(self.order))) + ">";
 }
 
 SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
@@ -542,6 +539,7 @@ void add_samplers(nb::module_& module) {
           "__copy__",
           [](const SamplerObject& self) { return with_sampler(self, self.sampler->clone()); },
           nb::sig("def __copy__(self) -> Sampler"))
+      .def("__repr__", &shown_in_python)
       .def("__getstate__", &sampler_state,
            nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def("__setstate__", &set_sampler_state, "state"_a,
@@ -590,13 +588,17 @@ void add_samplers(nb::module_& module) {
             whole->reset();
             const EpochAudit::Expectation expectation = whole->expectation();
             all.prove(expectation, whole->epoch());
-            return all.verdict(expectation).text(whole->epoch());
+            return nb::module_::import_("shardwise.records")
+                .attr("Proof")(all.verdict(expectation).text(whole->epoch()));
           },
           "sampler"_a, "words"_a = nb::none(),
           nb::sig("def prove(self, sampler: Sampler, words: collections.abc.Sequence[int] | None "
                   "= None) -> str"),
           "Proves the sampler's epoch, from its very beginning: \"epoch 3: 20,000 samples, each "
-          "exactly once: proven\". Raises NotExact, with what is missing or came twice.");
+          "exactly once: proven\". Raises NotExact, with what is missing or came twice.")
+      .def("__repr__", [](const EpochAudit& self) {
+        return "<shardwise.Audit of " + std::to_string(self.sum().count) + " delivered samples>";
+      });
 
   module.def("ranks_of_launcher", &ranks_of_launcher,
              nb::sig("def ranks_of_launcher() -> tuple[int, int]"),

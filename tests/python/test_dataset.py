@@ -561,8 +561,9 @@ def test_chains_of_lifetimes(index: Path) -> None:
 
 
 def test_repr(ds: shardwise.Dataset, index: Path) -> None:
-    assert repr(ds) == f"<shardwise.Dataset: 103 samples of {str(index)!r}>"
-    assert repr(ds[:5]) == f"<shardwise.Dataset: 5 samples (a view) of {str(index)!r}>"
+    fields = "fields 'bin', 'cls'"
+    assert repr(ds) == f"<shardwise.Dataset: 103 samples of {str(index)!r}, {fields}>"
+    assert repr(ds[:5]) == f"<shardwise.Dataset: 5 samples (a view) of {str(index)!r}, {fields}>"
     assert "fields 'bin' (1 bytes), 'cls' (1 bytes)" in repr(ds[0])
 
 

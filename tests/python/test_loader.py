@@ -513,7 +513,8 @@ def test_options_and_statistics_are_those_of_the_library(ds: shardwise.Dataset) 
     assert len(numbers) >= 9
     for name, (default, _) in numbers.items():
         assert parameters[name].default == default, name
-    others = {"data", "columns", "order", "by_length", "mix", "memory", "ranks", "restart", "unknown"}
+    others = {"data", "columns", "order", "by_length", "mix", "memory", "arrays", "ranks", "restart"}
+    others.add("unknown")
     assert set(parameters) == others | set(numbers)
     with Loader(ds, columns=[columns.key()]) as loader:
         assert tuple(loader._core.stats()) == shardwise.LoaderStats._fields

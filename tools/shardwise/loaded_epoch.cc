@@ -17,16 +17,17 @@
 #include "loader/bad_field.h"
 #include "loader/fields.h"
 #include "loader/loader_access.h"
+#include "loader/trace_text.h"
 #include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/loader/loader.h"
 #include "skip_file.h"
-#include "trace_text.h"
 
 namespace shardwise::tools {
 namespace {
 
 using detail::LoaderAccess;
+using detail::trace_text;
 using detail::TraceEvent;
 
 constexpr std::uint64_t kAllBad = std::numeric_limits<std::uint64_t>::max();

@@ -21,6 +21,8 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from .._core import Sample
 from .batches import BatchSampler, prove
 from .collating import collate
+from .evaluating import evaluate
+from .gradients import average_gradients, loss_scale
 from .samplers import (
     ChunkedSampler,
     DistributedChunkedSampler,
@@ -38,7 +40,10 @@ __all__ = [
     "ResampledSampler",
     "SequentialSampler",
     "ShardedSampler",
+    "average_gradients",
     "collate",
+    "evaluate",
+    "loss_scale",
     "prove",
 ]
 

@@ -10,6 +10,7 @@ import torch.utils.data
 
 from .. import _core
 from ..errors import InvalidArgument
+from ..explaining import Delivery, StepSample, deliveries_of, step_of
 from .samplers import DistributedSampler
 
 
@@ -72,6 +73,15 @@ class BatchSampler(torch.utils.data.BatchSampler):
     def resume(self, token: str, allow_changes: bool = False) -> None:
         """Resumes the sampler."""
         self.sampler.resume(token, allow_changes)
+
+    def explain(self, step: int) -> list[StepSample]:
+        """The samples that each rank has in one batch, counted from where the sampler begins; see
+        shardwise.explain()."""
+        return step_of(self.sampler.core, self.sampler.dataset, step, self._rule())
+
+    def when(self, sample_or_key: int | str) -> list[Delivery]:
+        """Where a sample comes, from where the sampler begins; see shardwise.when()."""
+        return deliveries_of(self.sampler.core, self.sampler.dataset, sample_or_key, self._rule())
 
     def token(self, batches: int) -> str:
         """A resume token for a checkpoint, after this many batches that each rank has trained on;

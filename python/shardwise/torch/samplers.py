@@ -12,6 +12,7 @@ import torch.utils.data
 
 from .. import _core
 from ..errors import InvalidArgument
+from ..explaining import Delivery, StepSample, deliveries_of, step_of
 from ..mixing import refuse_hidden_weights
 from ..ranks import present_ranks
 from .callers import refuse_other_size, refuse_uneven
@@ -232,6 +233,17 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
                 f"batch_size {self.batch_size}, token() {batch_size}; give it to one of them"
             )
         return self.core.token_after_batches(batches, size)
+
+    def explain(self, step: int, batch_size: int | None = None) -> list[StepSample]:
+        """The samples that each rank has in one step, counted from where the sampler begins; see
+        shardwise.explain(). batch_size: of the DataLoader, if the sampler does not know it."""
+        size = self.batch_size or 1 if batch_size is None else batch_size
+        return step_of(self.core, self.dataset, step, (size, False, False))
+
+    def when(self, sample_or_key: int | str, batch_size: int | None = None) -> list[Delivery]:
+        """Where a sample comes, from where the sampler begins; see shardwise.when()."""
+        size = self.batch_size or 1 if batch_size is None else batch_size
+        return deliveries_of(self.core, self.dataset, sample_or_key, (size, False, False))
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)

@@ -1,17 +1,13 @@
-#include "trace_text.h"
-
-#include <fmt/core.h>
+#include "loader/trace_text.h"
 
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
-namespace shardwise::tools {
-namespace {
+namespace shardwise::detail {
 
-using detail::Stage;
-using detail::TraceEvent;
+namespace {
 
 double as_us(std::chrono::nanoseconds time) { return static_cast<double>(time.count()) / 1e3; }
 
@@ -31,7 +27,7 @@ const char* name_of(TraceEvent::Kind kind) {
 
 nlohmann::ordered_json details_of(const TraceEvent& event) {
   if (event.kind != TraceEvent::Kind::kRows) return nlohmann::ordered_json::object();
-  constexpr std::array<const char*, detail::kNumStages> kNames = {
+  constexpr std::array<const char*, kNumStages> kNames = {
       "planning_us",     "opening_us",   "reading_us",  "decoding_us",
       "transforming_us", "functions_us", "collating_us"};
   nlohmann::ordered_json details = {{"samples", event.rows}, {"first_sample", event.first_sample}};
@@ -53,7 +49,7 @@ std::string trace_text(const std::vector<TraceEvent>& events,
   std::set<unsigned> threads;
   for (const TraceEvent& event : events) threads.insert(event.thread);
   for (const unsigned thread : threads) {
-    const std::string name = thread == 0 ? "consumer" : fmt::format("sw-load-{}", thread - 1);
+    const std::string name = thread == 0 ? "consumer" : "sw-load-" + std::to_string(thread - 1);
     add({{"name", "thread_name"},
          {"ph", "M"},
          {"pid", 1},
@@ -72,4 +68,4 @@ std::string trace_text(const std::vector<TraceEvent>& events,
   return text + "\n]\n";
 }
 
-}  // namespace shardwise::tools
+}  // namespace shardwise::detail

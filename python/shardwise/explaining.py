@@ -1,0 +1,201 @@
+"""Which samples a rank has in a step, and where in an epoch a sample comes.
+
+The commands ``shardwise explain`` and ``shardwise when`` give the same answers.
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any, NamedTuple, Union
+
+from . import _core
+from .arguments import refuse, whole_number
+from .errors import InvalidArgument, NotFound
+from .mixing import MixedDataset
+
+__all__ = ["Delivery", "StepSample", "explain", "when"]
+
+
+class StepSample(NamedTuple):
+    """A sample that a rank has in a step."""
+
+    rank: int
+    place: int
+    """In the batch, from 0."""
+    sample: int
+    """Its number in the data set, or in the mixture."""
+    key: Union[str, None]
+    """None if the data is only a length."""
+    shard: Union[str, None]
+    """Path or URL, without what is secret; None if the data is only a length."""
+
+
+class Delivery(NamedTuple):
+    """Where a sample comes. All numbers count from 0."""
+
+    rank: int
+    step: int
+    """From where the epoch began, or was resumed."""
+    place: int
+    """In the batch."""
+    position: int
+    """In the epoch, over all ranks."""
+
+
+_Rule = tuple[int, bool, bool]  # of Sampler.batches(); size 0 means: the sampler's own steps
+
+
+def _part_of(data: Any, number: int) -> tuple[Any, int]:
+    """The Dataset that has a sample of the data, and its number there."""
+    if not isinstance(data, MixedDataset):
+        return data, number
+    part = bisect.bisect_right(data.first_samples, number) - 1
+    return data.datasets[part], number - data.first_samples[part]
+
+
+class _Names:
+    """Keys and shards of samples."""
+
+    def __init__(self, data: Any) -> None:
+        self._data = data
+        self._shards: dict[int, Any] = {}  # starts and paths, by data set
+
+    def of(self, number: int) -> tuple[Union[str, None], Union[str, None]]:
+        dataset, local = _part_of(self._data, number)
+        if not isinstance(dataset, _core.Dataset):
+            return None, None
+        if id(dataset) not in self._shards:
+            paths = [_core.without_secrets(shard.path) for shard in dataset.shards]
+            self._shards[id(dataset)] = dataset.shard_starts, paths
+        starts, paths = self._shards[id(dataset)]
+        return dataset.sample_keys([local])[0], paths[bisect.bisect_right(starts, local) - 1]
+
+
+def _number_of(data: Any, sample_or_key: Any) -> int:
+    """The number of a sample that is named by its number or its key. Raises NotFound."""
+    if not isinstance(sample_or_key, str):
+        return whole_number("sample_or_key", sample_or_key)
+    parts = data.datasets if isinstance(data, MixedDataset) else (data,)
+    first = 0
+    for part in parts:
+        if not isinstance(part, _core.Dataset):
+            raise InvalidArgument(
+                f"a key needs a Dataset: {sample_or_key!r}; give the number of the sample"
+            )
+        number = part.find_number(sample_or_key)
+        if number is not None:
+            return first + number
+        first += len(part)
+    raise NotFound(f"no sample has the key {sample_or_key!r}; sample_keys() has the keys")
+
+
+def step_of(sampler: _core.Sampler, data: Any, step: int, rule: _Rule) -> list[StepSample]:
+    """The samples of all ranks in a step of a sampler, or in its list of batches()."""
+    names = _Names(data)
+    return [
+        StepSample(rank, place, sample, *names.of(sample))
+        for rank, samples in _core.explain_step(sampler, whole_number("step", step), *rule)
+        for place, sample in enumerate(samples)
+    ]
+
+
+def deliveries_of(
+    sampler: _core.Sampler, data: Any, sample_or_key: Any, rule: _Rule
+) -> list[Delivery]:
+    """All deliveries of a sample from where a sampler begins."""
+    number = _number_of(data, sample_or_key)
+    return [Delivery(*found) for found in _core.when_sample(sampler, number, *rule)]
+
+
+def _token_in(state: Any) -> str:
+    """The resume token of a state: a token, or a state_dict() with one."""
+    token = state.get("token") if isinstance(state, dict) else state
+    if not isinstance(token, str):
+        refuse("state", state, "give a token, or a state_dict() of a Loader or of an iterator")
+    return token
+
+
+def _sampler_at(
+    data: Any, order: Any, epoch: Union[int, None], state: Any, **ranks: int
+) -> _core.Sampler:
+    sampler = _core.Sampler(data, _core.Order() if order is None else order, **ranks)
+    if state is not None:
+        sampler.resume(_token_in(state))
+    if epoch is not None and epoch != sampler.epoch:
+        sampler.set_epoch(whole_number("epoch", epoch))
+    return sampler
+
+
+def explain(
+    data: Any,
+    order: Union[_core.Order, None] = None,
+    *,
+    step: int,
+    batch_size: int = 1,
+    global_batch_size: int = 0,
+    world_size: int = 1,
+    replicas: int = 1,
+    epoch: Union[int, None] = None,
+    state: Any = None,
+) -> list[StepSample]:
+    """The samples that each rank has in one step of an epoch, without reading any of them.
+
+    data, order, batch_size, global_batch_size, world_size, replicas: as of a Sampler.
+    state: a token, or a state_dict(): steps count from there. epoch: by default that of the state,
+        or 0.
+
+    Cost: that of a step. Raises OutOfRange if there is no such step; Mismatch for a state of other
+    data or another order.
+
+    >>> order = shardwise.Order("sequential")
+    >>> found = shardwise.explain(ds, order, step=2, batch_size=2, world_size=2)
+    >>> [(one.rank, one.sample, one.key) for one in found]
+    [(0, 8, '000008'), (0, 10, '000010'), (1, 9, '000009'), (1, 11, '000011')]
+    """
+    sampler = _sampler_at(
+        data,
+        order,
+        epoch,
+        state,
+        batch_size=batch_size,
+        global_batch_size=global_batch_size,
+        world_size=world_size,
+        replicas=replicas,
+    )
+    return step_of(sampler, data, step, (0, False, False))
+
+
+def when(
+    data: Any,
+    order: Union[_core.Order, None],
+    sample_or_key: Any,
+    *,
+    batch_size: int = 1,
+    global_batch_size: int = 0,
+    world_size: int = 1,
+    replicas: int = 1,
+    epoch: Union[int, None] = None,
+    state: Any = None,
+) -> list[Delivery]:
+    """Where a sample comes in an epoch: normally once; never if a tail or a skip list leaves it
+    out, or if it came before the state; several times only with padding, replicas, or in a mix().
+
+    sample_or_key: the sample's number, or its key. Other arguments: those of explain().
+
+    Raises InvalidArgument for draws with replacement; NotFound for an unknown key; OutOfRange.
+
+    >>> order = shardwise.Order("sequential")
+    >>> shardwise.when(ds, order, "000009", batch_size=2, world_size=2)
+    [Delivery(rank=1, step=2, place=0, position=9)]
+    """
+    sampler = _sampler_at(
+        data,
+        order,
+        epoch,
+        state,
+        batch_size=batch_size,
+        global_batch_size=global_batch_size,
+        world_size=world_size,
+        replicas=replicas,
+    )
+    return deliveries_of(sampler, data, sample_or_key, (0, False, False))

@@ -1,0 +1,75 @@
+"""Means that do not depend on how the ranks share the values."""
+
+from __future__ import annotations
+
+import math
+import random
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import FakeRanks
+
+from shardwise import ExactMean, errors, ranks, sums
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sum_is_exact_however_the_ranks_share_the_values(seed: int) -> None:
+    dice = random.Random(seed)
+    values = [math.ldexp(dice.uniform(-1, 1), dice.randint(-300, 300)) for _ in range(300)]
+    expected = float(sum(map(Fraction, values)))
+    for world_size in (1, 3):
+        dice.shuffle(values)
+        cuts = sorted(dice.choices(range(len(values)), k=world_size - 1))
+        parts = [values[a:b] for a, b in zip([0, *cuts], [*cuts, None], strict=True)]
+
+        def run(rank: ranks.Reducer) -> sums.Mean:
+            mean = ExactMean()
+            mean.add(parts[rank.rank])  # noqa: B023
+            return mean.reduce(rank)
+
+        assert FakeRanks(world_size).run(run) == [sums.Mean(expected, 300)] * world_size
+
+
+def test_values_of_any_type_are_added() -> None:
+    torch = pytest.importorskip("torch")
+    mean = ExactMean()
+    for values in (1, 0.5, True, [1.0, 2.0], np.float32(0.25), np.arange(6).reshape(2, 3)[:, ::2]):
+        mean.add(values)
+    mean.add(torch.tensor([[0.5], [1.5]], dtype=torch.bfloat16, requires_grad=True))
+    mean.add(torch.tensor(3))
+    assert mean.count == 13
+    assert mean.reduce(None) == sums.Mean(1 + 0.5 + 1 + 3 + 0.25 + 10 + 2 + 3, 13)
+
+
+def test_what_is_no_number_stays_visible() -> None:
+    mean = ExactMean()
+    assert math.isnan(mean.reduce(None).value) and mean.reduce(None).count == 0
+    mean.add([1.0, math.inf])
+    assert mean.reduce(None).value == math.inf and float(mean.reduce(None)) == math.inf
+    mean.add(-math.inf)
+    assert math.isnan(mean.reduce(None).value)
+
+
+def reduced(given: list[dict[str, list[float]]]) -> list[Any]:
+    def run(rank: ranks.Reducer) -> Any:
+        means = {}
+        for name, values in given[rank.rank].items():
+            means[name] = ExactMean()
+            means[name].add(values)
+        return sums.reduce_means(means, rank)
+
+    return FakeRanks(len(given)).run(run)
+
+
+def test_a_rank_without_samples_gets_the_means_of_the_others() -> None:
+    given = [{}, {"loss": [0.5, 1.0], "größe": [2.0]}, {"loss": [], "größe": [4.0]}, {}]
+    assert reduced(given) == [{"loss": sums.Mean(1.5, 2), "größe": sums.Mean(6.0, 2)}] * 4
+    assert reduced([{}, {}]) == [{}, {}]
+
+
+@pytest.mark.parametrize("other", ["lost", "a", "less"])
+def test_ranks_with_other_names_are_refused(other: str) -> None:
+    with pytest.raises(errors.Mismatch, match="different means"):
+        reduced([{"loss": [1.0]}, {other: [1.0]}])
