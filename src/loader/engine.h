@@ -55,6 +55,8 @@ struct EngineOptions {
   unsigned threads = 2;
   /// Batches in flight at most: being made, or made and not yet taken.
   std::size_t max_batches = 4;
+  /// The same, if larger, for batches that are made in a few microseconds.
+  std::size_t max_quick_batches = 0;
   /// Once the batches in flight take this much memory, as far as it is known, no other is begun.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
   std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a compressed field
@@ -107,7 +109,6 @@ class Engine {
 
  private:
   struct Work;
-  class RowReader;
   /// Rows of a batch that one thread makes.
   struct Claim {
     Work* work = nullptr;  // nullptr if no rows are left
@@ -125,6 +126,9 @@ class Engine {
   std::optional<Claim> claim_or_plan(std::chrono::nanoseconds& idle);
   [[nodiscard]] Claim next_claim() SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] bool may_plan() const SHARDWISE_REQUIRES(mutex_);
+  /// Whether the batches in flight are made in less time than a thread takes to wake.
+  [[nodiscard]] bool is_quick() const SHARDWISE_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t max_batches() const SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] bool has_answer() const SHARDWISE_REQUIRES(mutex_);
   void plan_one() noexcept;
   void end_source(std::exception_ptr error) noexcept;
@@ -171,6 +175,7 @@ class Engine {
   // In order; the first `claimed_` have no unclaimed rows.
   std::deque<std::unique_ptr<Work>> works_ SHARDWISE_GUARDED_BY(mutex_);
   std::size_t claimed_ SHARDWISE_GUARDED_BY(mutex_) = 0;
+  std::size_t last_rows_ SHARDWISE_GUARDED_BY(mutex_) = 1;  // of the batch planned last
   std::uint64_t rows_planned_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t bytes_ahead_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::size_t num_ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // of works_

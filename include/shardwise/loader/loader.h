@@ -139,7 +139,8 @@ class SHARDWISE_EXPORT Loader {
     /// reason, and later epochs omit them. One more bad sample is an error. It is also an error if
     /// the first 100 samples of the run, or of an epoch, are all bad.
     std::uint64_t max_bad = 0;
-    /// Batches in flight, at most 65,536. 0 means two per thread.
+    /// Batches in flight, at most 65,536. 0 means two per thread; up to 64 if a batch is made in a
+    /// few microseconds, and `memory` is null.
     std::size_t prefetch = 0;
     /// No batch is begun while those in flight take this many bytes, as far as sizes are known
     /// ahead.
@@ -204,7 +205,7 @@ class SHARDWISE_EXPORT Loader {
 
     unsigned threads = 0;        ///< Options::threads
     unsigned fetch_threads = 0;  ///< Options::fetch_threads; 0 without a cache
-    std::size_t prefetch = 0;    ///< the largest number of batches in flight
+    std::size_t prefetch = 0;    ///< Options::prefetch, or two per thread
     unsigned cores = 0;          ///< cores that this process may use
 
     /// Returns one line: what limits the run, and what to try. It depends only on the numbers
