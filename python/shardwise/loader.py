@@ -213,12 +213,14 @@ class Loader:
     by_length: a ByLength. mix: a Mixup.
     threads: threads that make rows ahead. 0 means: the caller makes a batch when it asks for one.
     max_bad: bad samples allowed in a run. They are left out of their batches, the proof expects
-        this, and tokens list them. One more raises an error; by default the first does. An epoch
-        whose samples are all bad raises, and so does a run that begins with 100 bad samples on a
-        rank.
-    prefetch: maximum batches in flight; 0 means: two per thread. max_bytes_ahead: no batch is begun
-        while those in flight hold this many bytes. max_expanded_bytes: maximum size of an expanded
-        field. fetch_threads: shards fetched ahead at the same time into the data set's cache.
+        this, and tokens list them. One more raises an error; by default the first does. A run
+        that resumes from a state counts anew: the bad samples of the state are left out already.
+        An epoch whose samples are all bad raises, and so does a run that begins with 100 bad
+        samples on a rank.
+    prefetch: maximum batches in flight; 0 means: two per thread, or up to 64 if a batch is made in
+        a few microseconds. max_bytes_ahead: no batch is begun while those in flight hold this many
+        bytes. max_expanded_bytes: maximum size of an expanded field. fetch_threads: shards fetched
+        ahead at the same time into the data set's cache.
     memory: allocates the memory of batches: a function that takes a number of bytes and returns an
         object with data_ptr(), e.g. torch_memory(); by default the C++ library allocates.
     arrays: what ``batch[name]`` and the values of a batch are: "numpy" arrays or "torch" tensors, as

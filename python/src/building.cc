@@ -16,6 +16,7 @@
 #include "field_names.h"
 #include "gil.h"
 #include "index/lost_rests.h"
+#include "ingest/reusable_index.h"
 #include "objects.h"
 #include "raised.h"
 #include "shardwise/base/error.h"
@@ -103,25 +104,13 @@ std::shared_ptr<const Fetchers> fetchers_of(nb::handle cache) {
   return cache.is_none() ? nullptr : nb::cast<const CacheObject&>(cache).cache->options().fetchers;
 }
 
-/// Adds to the requested content that of the existing index at `path`, if there is one.
-/// @param has_policies  whether the call sets policies, which then replace those of the index.
-/// @return  false if the index cannot be read; the content then stays unchanged, and the index is
-/// rebuilt.
-bool keep_content(const std::string& path, bool has_policies, Index::Content& content) {
-  try {
-    const Index::Content kept = Index::open(path)->summary().content;
-    if (!has_policies) content.policies = kept.policies;
-    if (content.columns.empty()) content.columns = kept.columns;
-    content.hashes |= kept.hashes;
-    content.unique_keys |= kept.unique_keys;
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kNotFound) return true;
-    const bool is_lost =
-        error.code() == ErrorCode::kCorruptIndex || error.code() == ErrorCode::kVersionMismatch;
-    if (!is_lost) throw;
-    return false;
-  }
-  return true;
+/// Completes the requested content with that of the existing index, if it can be read.
+/// @param has_policies  true if the call sets policies, so the index's are not used.
+void keep_content(const Index::Content& kept, bool has_policies, Index::Content& content) {
+  if (!has_policies) content.policies = kept.policies;
+  if (content.columns.empty()) content.columns = kept.columns;
+  content.hashes |= kept.hashes;
+  content.unique_keys |= kept.unique_keys;
 }
 
 nb::object index(const std::string& output, const std::vector<std::string>& sources,
@@ -134,10 +123,13 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
   BuildOptions options = options_of(columns, hashes, unique_keys, policies.value_or("error"),
                                     drop_missing, accept_times, threads, std::move(progress));
   if (part) options.part = BuildOptions::Part{part->first, part->second};
-  bool is_kept = true;
+  EarlierContent kept;
   const BuildReport report = without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
-    if (!forget) is_kept = keep_content(output, policies.has_value(), options.content);
+    if (!forget) {
+      kept = earlier_content(output);
+      keep_content(kept.content, policies.has_value(), options.content);
+    }
     options.remote = make_remote_access(fetchers, nullptr, cancel);
     const SourceList list = read_sources(sources, options.remote);
     options.sources = list.sources;
@@ -149,7 +141,7 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
     }
     return built;
   });
-  if (!is_kept) {
+  if (kept.is_lost) {
     nb::module_::import_("shardwise.building").attr("warn_of_lost_options")(name_object(output));
   }
   return report_of(report, output);

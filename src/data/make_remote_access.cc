@@ -1,8 +1,13 @@
 #include "shardwise/data/make_remote_access.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/file.h"
+#include "base/hasher.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "index/offset_table.h"
 #include "ingest/remote_shards.h"
 #include "storage/cache_request.h"
@@ -11,20 +16,48 @@
 namespace shardwise {
 namespace {
 
-/// Forwards arriving bytes. The transfer cannot restart once a byte has arrived.
+/// Forwards arriving bytes. After a restart it compares the repeated bytes with those that were
+/// forwarded, and drops them.
 class PassOn : public Fetcher::Sink {
  public:
-  explicit PassOn(const std::function<void(std::string_view)>& take) : take_(take) {}
+  PassOn(const std::string& url, const std::function<void(std::string_view)>& take)
+      : url_(url), take_(take) {}
 
   void write(std::string_view bytes) override {
-    begun_ = true;
+    const auto old = static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), left_));
+    if (old > 0) {
+      repeated_.update(bytes.substr(0, old));
+      left_ -= old;
+      if (left_ == 0 && repeated_.digest() != forwarded_.digest()) throw_changed();
+      bytes.remove_prefix(old);
+    }
+    if (bytes.empty()) return;
+    forwarded_.update(bytes);
+    num_forwarded_ += bytes.size();
     take_(bytes);
   }
-  bool restart() override { return !begun_; }
+  bool restart() override {
+    repeated_ = {};
+    left_ = num_forwarded_;
+    return true;
+  }
+  /// Call it after the last byte. Errors: StaleIndex.
+  void finish() const {
+    if (left_ > 0) throw_changed();
+  }
 
  private:
+  [[noreturn]] void throw_changed() const {
+    throw StaleIndex("the shard changed while it was fetched", in_quotes(redacted_url(url_)),
+                     "wait until it is complete, then run again");
+  }
+
+  const std::string& url_;
   const std::function<void(std::string_view)>& take_;
-  bool begun_ = false;
+  detail::Hasher128 forwarded_;
+  detail::Hasher128 repeated_;
+  std::uint64_t num_forwarded_ = 0;
+  std::uint64_t left_ = 0;  // of the bytes that come again
 };
 
 class FetchedShards : public RemoteShards {
@@ -47,9 +80,10 @@ class FetchedShards : public RemoteShards {
   void read(const std::string& url, const State& state, std::uint64_t begin,
             std::optional<std::uint64_t> end,
             const std::function<void(std::string_view)>& take) override {
-    PassOn sink(take);
+    PassOn sink(url, take);
     fetchers_->fetch(
         {.url = url, .range = {begin, end}, .validator = state.validator, .cancel = cancel_}, sink);
+    sink.finish();
   }
 
   bool makes_copies() const override { return keep_ != nullptr; }

@@ -46,4 +46,16 @@ std::unique_ptr<ReusableIndex> open_old_index(const std::string& path) {
   }
 }
 
+EarlierContent earlier_content(const std::string& path) {
+  try {
+    return {.content = Index::open(path)->summary().content};
+  } catch (const NotFound&) {
+    return {};
+  } catch (const CorruptIndex&) {
+    return {.is_lost = true};
+  } catch (const VersionMismatch&) {
+    return {.is_lost = true};
+  }
+}
+
 }  // namespace shardwise

@@ -8,6 +8,7 @@
 
 #include "index/index_files.h"
 #include "ingest/shard_scan.h"
+#include "shardwise/base/export.h"
 
 namespace shardwise {
 
@@ -36,5 +37,14 @@ struct ReusableIndex {
 /// if the index does not exist, is damaged or has another version; all shards are then scanned.
 /// Errors: InvalidArgument if the file is not an index.
 std::unique_ptr<ReusableIndex> open_old_index(const std::string& path);
+
+/// The options that an existing index was built with, for a build that keeps them.
+struct EarlierContent {
+  Index::Content content{};
+  bool is_lost = false;  ///< the index cannot be read, and the build replaces it
+};
+
+/// Returns the options of the index at `path`, or the defaults if there is none.
+SHARDWISE_EXPORT EarlierContent earlier_content(const std::string& path);
 
 }  // namespace shardwise

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <exception>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/cancel_scope.h"
 #include "base/error_types.h"
-#include "data/sample_cursor.h"
+#include "loader/row_reader.h"
 #include "storage/opening_time.h"
 
 // A Work is one batch in production. Its steps in the queue works_:
@@ -27,6 +28,9 @@
 //
 // The meter has its own lock. No thread takes it while it holds mutex_.
 //
+// Waking a thread takes longer than making a quick batch, so the thread that plans one makes it.
+// More of them may be in flight, and next() wakes a thread once half of these are taken.
+//
 // If a row fails, the thread records the error and the row; later rows need not be made. The
 // batch's error is that of its first failed row, even if another row failed earlier in time.
 
@@ -36,39 +40,14 @@ namespace {
 /// A claim has as many rows as take about this long. If each claim were one tiny row, threads would
 /// mostly wait for mutex_.
 constexpr std::chrono::nanoseconds kClaimTime = std::chrono::microseconds(30);
+/// The consumer sleeps this long for several quick batches, rather than once for each.
+constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(50);
+/// A batch is quick if this many of it would be one claim: waking a thread takes longer.
+constexpr std::size_t kQuickInClaim = 6;
 constexpr std::size_t kMaxClaim = 256;
 constexpr std::size_t kNoRow = ~std::size_t{0};
 
 }  // namespace
-
-/// Reads the samples of some rows of a batch, one after another.
-class Engine::RowReader {
- public:
-  RowReader(const MixedDataset& data, std::span<const std::uint64_t> samples)
-      : data_(data), samples_(samples) {
-    if (data.num_parts() == 1) cursor_.emplace(data.part(0), samples);
-  }
-
-  /// Returns the next samples, at least one, valid until the next call. If it throws, the error
-  /// concerns the next sample only, and the reader skips that sample. REQUIRES: samples are left.
-  std::span<const Sample> next_run() {
-    if (cursor_) return cursor_->next_run();
-    const std::uint64_t number = samples_[at_++];
-    part_ = data_.part_of(number);
-    const Sample& sample = sample_.emplace(data_.part(part_)[number - data_.first_sample(part_)]);
-    return {&sample, 1};
-  }
-  /// Number of the first sample of the data set from which the last run was read.
-  [[nodiscard]] std::uint64_t first_of_part() const noexcept { return data_.first_sample(part_); }
-
- private:
-  const MixedDataset& data_;
-  const std::span<const std::uint64_t> samples_;
-  std::optional<SampleCursor> cursor_;  // used for a single data set
-  std::size_t at_ = 0;                  // used for a mixture
-  std::optional<Sample> sample_;        // used for a mixture
-  std::size_t part_ = 0;
-};
 
 struct Engine::Work {
   Work(BatchPlan content, std::span<const Column> columns, BufferPool& pool)
@@ -137,8 +116,17 @@ bool Engine::has_answer() const {
   return works_.empty() ? source_ended_ : works_.front()->ready;
 }
 
+bool Engine::is_quick() const {
+  return last_rows_ * kQuickInClaim <= claim_rows_.load(std::memory_order_relaxed);
+}
+
+std::size_t Engine::max_batches() const {
+  return is_quick() ? std::max(options_.max_batches, options_.max_quick_batches)
+                    : options_.max_batches;
+}
+
 bool Engine::may_plan() const {
-  if (planning_ || source_ended_ || works_.size() >= options_.max_batches) return false;
+  if (planning_ || source_ended_ || works_.size() >= max_batches()) return false;
   return works_.empty() || bytes_ahead_ < options_.max_bytes;
 }
 
@@ -151,15 +139,7 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
     ready = num_ready_;
     had_answer = has_answer();
   }
-  if (threads_.empty()) make_first();
-  if (!had_answer) {
-    const Lock lock(mutex_);
-    if (!has_answer()) {
-      const auto start = std::chrono::steady_clock::now();
-      while (!has_answer()) ready_.wait(mutex_);
-      waited_ += std::chrono::steady_clock::now() - start;
-    }
-  }
+  if (!had_answer) wait(std::chrono::nanoseconds::max());
   note_answer(asked, ready, had_answer);
   return take_front();
 }
@@ -167,7 +147,14 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
 bool Engine::wait(std::chrono::nanoseconds time) {
   if (threads_.empty()) make_first();
   if (!threads_.empty() && !threads_.are_here()) return true;  // in a forked child: next() throws
+  bool quick = false;
+  {
+    const Lock lock(mutex_);
+    if (has_answer() || time.count() <= 0) return has_answer();
+    quick = is_quick();
+  }
   const auto start = LoadMeter::Clock::now();
+  if (quick) std::this_thread::sleep_for(kNap);
   const Lock lock(mutex_);
   while (!has_answer()) {
     const std::chrono::nanoseconds passed = LoadMeter::Clock::now() - start;
@@ -207,6 +194,7 @@ void Engine::note_end() {
 
 std::optional<MadeBatch> Engine::take_front() {
   std::unique_ptr<Work> work;
+  bool may_wake = false;
   {
     const Lock lock(mutex_);
     if (stopping_.load(std::memory_order_relaxed)) return std::nullopt;
@@ -220,8 +208,9 @@ std::optional<MadeBatch> Engine::take_front() {
     // claimed_ is still 0 if next_claim() has not run since the last claim of this Work.
     if (claimed_ > 0) --claimed_;
     bytes_ahead_ -= work->builder.size_bytes();
+    may_wake = works_.size() < std::max(options_.max_batches, max_batches() / 2);
   }
-  work_there_.notify_one();
+  if (may_wake) work_there_.notify_one();
   if (work->error) std::rethrow_exception(work->error);
   return std::move(work->made);
 }
@@ -302,10 +291,12 @@ void Engine::plan_one() noexcept {
     work->error = std::current_exception();
   }
   meter_->add(TraceEvent::Kind::kPlan, begin, opening_time() - opening_before);
+  const bool is_ready = work->error || work->num_rows() == 0;
+  bool may_wake = false;
   {
     const Lock lock(mutex_);
     planning_ = false;
-    if (work->error || work->num_rows() == 0) {
+    if (is_ready) {
       work->next_row = work->num_rows();
       work->ready = true;
       ++num_ready_;
@@ -313,11 +304,13 @@ void Engine::plan_one() noexcept {
     work->rows_left = work->num_rows();
     work->first_row = rows_planned_;
     rows_planned_ += work->num_rows();
+    last_rows_ = work->num_rows();
     bytes_ahead_ += work->builder.size_bytes();
     works_.push_back(std::move(work));
+    may_wake = !is_quick();
   }
-  work_there_.notify_all();
-  ready_.notify_one();
+  if (may_wake) work_there_.notify_all();
+  if (is_ready) ready_.notify_one();
 }
 
 void Engine::end_source(std::exception_ptr error) noexcept {
@@ -580,6 +573,7 @@ void Engine::finish(const Claim& claim) {
     const Lock lock(mutex_);
     work.ready = true;
     ++num_ready_;
+    if (!has_answer()) return;
   }
   ready_.notify_one();
 }

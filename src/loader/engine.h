@@ -55,6 +55,8 @@ struct EngineOptions {
   unsigned threads = 2;
   /// Limit of batches in flight: those being made, and those ready but not yet taken.
   std::size_t max_batches = 4;
+  /// The same, if larger, for batches that are made in a few microseconds.
+  std::size_t max_quick_batches = 0;
   /// The engine begins no batch while the batches in flight take this many bytes, as far as known.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
   std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a decompressed field
@@ -108,7 +110,6 @@ class Engine {
 
  private:
   struct Work;
-  class RowReader;
   /// Rows of a batch that one thread makes.
   struct Claim {
     Work* work = nullptr;  // nullptr if no rows are left
@@ -126,6 +127,9 @@ class Engine {
   std::optional<Claim> claim_or_plan(std::chrono::nanoseconds& idle);
   [[nodiscard]] Claim next_claim() SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] bool may_plan() const SHARDWISE_REQUIRES(mutex_);
+  /// Whether the batches in flight are made in less time than a thread takes to wake.
+  [[nodiscard]] bool is_quick() const SHARDWISE_REQUIRES(mutex_);
+  [[nodiscard]] std::size_t max_batches() const SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] bool has_answer() const SHARDWISE_REQUIRES(mutex_);
   void plan_one() noexcept;
   void end_source(std::exception_ptr error) noexcept;
@@ -172,6 +176,7 @@ class Engine {
   // Sorted by plan. The first `claimed_` works have no unclaimed rows.
   std::deque<std::unique_ptr<Work>> works_ SHARDWISE_GUARDED_BY(mutex_);
   std::size_t claimed_ SHARDWISE_GUARDED_BY(mutex_) = 0;
+  std::size_t last_rows_ SHARDWISE_GUARDED_BY(mutex_) = 1;  // of the batch planned last
   std::uint64_t rows_planned_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t bytes_ahead_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::size_t num_ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // number of ready works in works_

@@ -57,6 +57,9 @@ std::size_t batches_ahead(const Loader::Options& options) {
   return std::max<std::size_t>(std::size_t{2} * options.threads, 1);
 }
 
+/// Quick batches in flight, if Options set neither their number nor the memory.
+constexpr std::size_t kMaxQuickAhead = 64;
+
 /// A run fails if its first samples, this many or more, are all bad.
 constexpr std::size_t kMaxBadFirst = 100;
 
@@ -132,16 +135,18 @@ struct Loader::Impl {
     }
     auto started = std::make_unique<Engine>(
         data, options.columns, pool, detail::ReadAheadSource(plan->source(), data, options.columns),
-        detail::EngineOptions{.seed = options.order.seed,
-                              .epoch = epoch(),
-                              .threads = options.threads,
-                              .max_batches = batches_ahead(options),
-                              .max_bytes = options.max_bytes_ahead,
-                              .max_expanded_bytes = options.max_expanded_bytes,
-                              .skip_bad = options.max_bad > 0,
-                              .note_read = std::move(note_read),
-                              .has_repeated_samples = !sampler().is_exact(),
-                              .finish = finish()},
+        detail::EngineOptions{
+            .seed = options.order.seed,
+            .epoch = epoch(),
+            .threads = options.threads,
+            .max_batches = batches_ahead(options),
+            .max_quick_batches = options.prefetch == 0 && !options.memory ? kMaxQuickAhead : 0,
+            .max_bytes = options.max_bytes_ahead,
+            .max_expanded_bytes = options.max_expanded_bytes,
+            .skip_bad = options.max_bad > 0,
+            .note_read = std::move(note_read),
+            .has_repeated_samples = !sampler().is_exact(),
+            .finish = finish()},
         meter);
     const Lock lock(mutex);
     engine = std::move(started);
@@ -298,11 +303,13 @@ struct Loader::Impl {
     if (made.bad.empty()) return;
     std::ranges::move(made.bad, std::back_inserter(bad_here));
     at.num_bad = bad_here.size();
-    SkipList known = bad;
-    for (const BadRow& found : bad_here) known.add_sample(found.sample);
-    if (known.samples().size() > options.max_bad) {
-      throw_too_many_bad(known.samples().size(), options.max_bad,
-                         "the last of them: " + bad_here.back().reason);
+    if (bad.samples().size() + bad_here.size() > options.max_bad) {
+      SkipList known = bad;  // a sample may be in both
+      for (const BadRow& found : bad_here) known.add_sample(found.sample);
+      if (known.samples().size() > options.max_bad) {
+        throw_too_many_bad(known.samples().size(), options.max_bad,
+                           "the last of them: " + bad_here.back().reason);
+      }
     }
     if (!has_good_sample && bad_here.size() >= kMaxBadFirst && !may_all_be_bad) {
       throw_all_bad("all of the first " + std::to_string(bad_here.size()) + " samples are bad",
@@ -583,17 +590,6 @@ void LoaderAccess::keep_events(Loader& loader, std::size_t max_events) {
 
 std::vector<TraceEvent> LoaderAccess::events(const Loader& loader) {
   return loader.impl_->meter->events();
-}
-
-void throw_epoch_ended(std::uint64_t epoch) {
-  throw InvalidArgument("the end of the epoch was reached", "epoch " + std::to_string(epoch),
-                        "call set_epoch(" + std::to_string(epoch + 1) +
-                            ") on the loader, or iterate over its epochs()");
-}
-
-void throw_loader_moved_on(std::uint64_t epoch) {
-  throw NotExact("the loader is already in another epoch", "epoch " + std::to_string(epoch),
-                 "finish and prove an epoch before the next one begins");
 }
 
 }  // namespace detail

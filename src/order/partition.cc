@@ -58,14 +58,17 @@ std::string valid_world_sizes(std::uint64_t world_size, std::uint64_t streams) {
   return std::to_string(below) + " or " + std::to_string(above);
 }
 
+std::uint64_t checked_streams(std::uint64_t streams) {
+  if (streams > 0) return streams;
+  throw InvalidArgument(spelled(kStreams) + " is 0", {}, "it must be at least 1");
+}
+
 }  // namespace
 
 Streams::Streams(std::uint64_t num_positions, std::uint64_t streams)
-    : streams_(streams), run_length_(0), longer_runs_(0) {
-  if (streams == 0) throw InvalidArgument(spelled(kStreams) + " is 0", {}, "it must be at least 1");
-  run_length_ = num_positions / streams;
-  longer_runs_ = num_positions % streams;
-}
+    : streams_(checked_streams(streams)),
+      run_length_(num_positions / streams),
+      longer_runs_(num_positions % streams) {}
 
 std::uint64_t Streams::position_of_slot(std::uint64_t slot) const noexcept {
   SHARDWISE_ASSERT_HOT(slot < run_begin(streams_));
@@ -94,7 +97,7 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
                           "at most 2^62 are possible");
   }
   checked(RankOptions{.rank = rank, .world_size = world_size});
-  if (streams == 0) throw InvalidArgument(spelled(kStreams) + " is 0", {}, "it must be at least 1");
+  checked_streams(streams);
   if (streams % world_size != 0 && world_size % streams != 0) {
     throw InvalidArgument(spelled(kStreams) + " " + std::to_string(streams) + " with " +
                               spelled("world_size") + " " + std::to_string(world_size),

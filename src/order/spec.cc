@@ -18,7 +18,7 @@ namespace shardwise::detail {
 
 namespace {
 
-constexpr Spelling kStreams = spelling_of<Order>("streams"), kTail = spelling_of<Order>("tail"),
+constexpr Spelling kTail = spelling_of<Order>("tail"),
                    kBalanceBytes = spelling_of<Order>("balance_bytes"),
                    kEpochSize = spelling_of<Order>("epoch_size"),
                    kSkip = spelling_of<Order>("skip");
@@ -88,8 +88,8 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   const bool is_wids = std::holds_alternative<Wids>(kind);
   const bool is_mixture = std::holds_alternative<Mixture>(kind);
   const Order defaults;
-  require(!(is_wids || is_mixture) || order.streams == defaults.streams, kind, kStreams,
-          "chunked, sharded, sequential and resampled");
+  require(!(is_wids || is_mixture) || order.streams == defaults.streams, kind,
+          spelling_of<Order>("streams"), "chunked, sharded, sequential and resampled");
   require(!(is_wids || is_mixture) || order.tail == defaults.tail, kind, kTail,
           "chunked, sharded, sequential and resampled");
   require(!is_wids || !order.balance_bytes, kind, kBalanceBytes, "all others");

@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -52,29 +55,50 @@ Fetchers::Options files_at_home(Fetchers::Options options) {
   return options;
 }
 
+/// The valid range of a number. Times are in the unit of their option.
+struct NumberRange {
+  detail::Named option;
+  std::int64_t value;
+  std::int64_t least;
+  std::int64_t most;
+  std::string_view remedy;
+};
+
+void check_numbers(const Fetchers::Options& options) {
+  using std::chrono::hours;
+  using std::chrono::milliseconds;
+  constexpr std::int64_t kDay = milliseconds(hours(24)).count();
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  const NumberRange ranges[] = {
+      {"Fetchers::Options::connect_timeout", options.connect_timeout.count(), 1, kDay,
+       "give 1 ms to 24 hours"},
+      {"Fetchers::Options::low_speed_time", options.low_speed_time.count(), 1, kDay / 1000,
+       "give 1 second to 24 hours"},
+      {"Fetchers::Options::low_speed_bytes_per_second",
+       static_cast<std::int64_t>(options.low_speed_bytes_per_second), 1, 1'000'000'000,
+       "give 1 to 1,000,000,000"},
+      {"Fetchers::Options::retry_for", options.retry_for.count(), 0, 30 * kDay,
+       "give 0 (one attempt) to 30 days"},
+      {"Fetchers::Options::max_retries", options.max_retries, 0, kAny, "give 0 or more"},
+      {"Fetchers::Options::max_redirects", options.max_redirects, 0, kAny, "give 0 or more"},
+      {"Fetchers::Options::retry_base_delay", options.retry_base_delay.count(), 0, kDay,
+       "give 0 to 24 hours"},
+      {"Fetchers::Options::retry_max_delay", options.retry_max_delay.count(), 0, kDay,
+       "give 0 to 24 hours"},
+      {"Fetchers::Options::max_connections_per_host", options.max_connections_per_host, 0, kAny,
+       "give 0 (no limit) or more"},
+      {"Fetchers::Options::max_connections_per_shard", options.max_connections_per_shard, 1, 64,
+       "give 1 to 64"},
+  };
+  for (const NumberRange& range : ranges) {
+    if (range.value < range.least || range.value > range.most) {
+      refuse_option(range.option, range.remedy);
+    }
+  }
+}
+
 void check_options(const Fetchers::Options& options) {
-  const auto zero = std::chrono::milliseconds::zero();
-  const std::chrono::milliseconds max = std::chrono::hours(24);
-  const auto in_range = [&](std::chrono::milliseconds time) { return time >= zero && time <= max; };
-  const bool has_pace = options.low_speed_time.count() >= 1 && options.low_speed_time <= max;
-  if (options.connect_timeout <= zero || options.connect_timeout > max) {
-    refuse_option("Fetchers::Options::connect_timeout", "give 1 ms to 24 hours");
-  }
-  if (!has_pace) refuse_option("Fetchers::Options::low_speed_time", "give 1 second to 24 hours");
-  if (options.low_speed_bytes_per_second < 1 ||
-      options.low_speed_bytes_per_second > 1'000'000'000) {
-    refuse_option("Fetchers::Options::low_speed_bytes_per_second", "give 1 to 1,000,000,000");
-  }
-  if (options.retry_for < zero || options.retry_for > std::chrono::hours(24 * 30)) {
-    refuse_option("Fetchers::Options::retry_for", "give 0 (one attempt) to 30 days");
-  }
-  if (options.max_retries < 0) refuse_option("Fetchers::Options::max_retries", "give 0 or more");
-  if (options.max_redirects < 0)
-    refuse_option("Fetchers::Options::max_redirects", "give 0 or more");
-  if (!in_range(options.retry_base_delay))
-    refuse_option("Fetchers::Options::retry_base_delay", "give 0 to 24 hours");
-  if (!in_range(options.retry_max_delay))
-    refuse_option("Fetchers::Options::retry_max_delay", "give 0 to 24 hours");
+  check_numbers(options);
   for (const std::string* file :
        {&options.bearer_token_file, &options.netrc_file, &options.ca_file}) {
     static_cast<void>(c_path(*file));
@@ -93,12 +117,6 @@ void check_options(const Fetchers::Options& options) {
       refuse_option("Fetchers::Options::moved",
                     "give two URLs, e.g. https://old/data and https://new/data");
     }
-  }
-  if (options.max_connections_per_host < 0) {
-    refuse_option("Fetchers::Options::max_connections_per_host", "give 0 (no limit) or more");
-  }
-  if (options.max_connections_per_shard < 1 || options.max_connections_per_shard > 64) {
-    refuse_option("Fetchers::Options::max_connections_per_shard", "give 1 to 64");
   }
 }
 

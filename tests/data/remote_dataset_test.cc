@@ -193,6 +193,46 @@ TEST_F(RemoteDatasetTest, GivesTheTableOfTheSameShardsInPlace) {
   }
 }
 
+TEST_F(RemoteDatasetTest, AnIndexIsBuiltOfShardsWhoseTransfersAreCutAndComeAgain) {
+  struct Case {
+    bool has_ranges;
+    std::string etag;
+    bool hash;
+  };
+  const std::string body = tar_body(3);
+  for (const Case& c : {Case{false, "\"v1\"", false}, Case{false, "\"v1\"", true},
+                        Case{false, "", false}, Case{true, "", true}, Case{true, "\"v1\"", true}}) {
+    server_.serve("/cut.tar", {.body = body,
+                               .etag = c.etag,
+                               .has_ranges = c.has_ranges,
+                               .cut_after = body.size() / 2,
+                               .num_cuts = 2});
+    std::filesystem::remove(index_path());
+    build_index(index_path(), {server_.url("/cut.tar")},
+                {.content = {.hashes = c.hash}, .remote = remote()});
+    EXPECT_EQ(Index::open(index_path())->size(), std::uint64_t{kSamples});
+    EXPECT_EQ(Index::open(index_path())->shard(0).size_bytes, body.size());
+  }
+}
+
+TEST_F(RemoteDatasetTest, AShardThatIsAnotherOneAfterACutIsStale) {
+  const std::string body = tar_body(3);
+  for (const std::string& other : {tar_body(4), body.substr(0, 1024)}) {
+    server_.serve("/cut.tar", {.body = body,
+                               .etag = "",
+                               .has_ranges = false,
+                               .cut_after = body.size() / 2,
+                               .num_cuts = 1,
+                               .before_get = [&, count = 0](test::ServedFile& file) mutable {
+                                 if (++count == 2) file.body = other;
+                               }});
+    EXPECT_THAT(error_text([&] {
+                  build_index(index_path(), {server_.url("/cut.tar")}, {.remote = remote()});
+                }),
+                AllOf(HasSubstr("changed while it was fetched"), HasSubstr("/cut.tar")));
+  }
+}
+
 TEST_F(RemoteDatasetTest, OfLargeMembersOnlyTheHeadersAreAskedFor) {
   TarBuilder tar;
   for (int i = 0; i < 4; ++i) {

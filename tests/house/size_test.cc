@@ -23,7 +23,6 @@ const std::map<std::string, std::string> kLongFunctions = {
     {"python/src/dataset.cc: void add_datasets", "a table"},
     {"python/src/sample.cc: void add_samples", "a table"},
     {"python/src/samplers.cc: void add_samplers", "a table"},
-    {"tools/shardwise/epoch_command.cc: void run", "to be split"},
     {"tools/shardwise/index_command.cc: void add_index_command", "a table of options"},
 };
 

@@ -563,6 +563,37 @@ TEST(LoaderTest, MemoryIsUsedAgainAndABatchMayOutliveItsLoader) {
   EXPECT_EQ(memory->held, 0);
 }
 
+/// Loads quick batches of one row until more than `enough` are in flight, but at most 50 epochs.
+/// @return  the largest number of batches in flight.
+std::uint64_t most_in_flight(const MixedDataset& data, const Loader::Options& options,
+                             std::uint64_t enough) {
+  std::atomic<std::uint64_t> made{0};
+  Loader::Options counting = options;
+  counting.columns = {columns::function(
+      "made", DType::kUInt8, {1}, [&](const Sample&, const Hash128&, columns::Row&) { ++made; })};
+  counting.batch_size = 1;
+  Loader loader(data, counting);
+  std::uint64_t most = 0, taken = 0;
+  for (auto epoch : loader.epochs(50)) {
+    for ([[maybe_unused]] const Batch& batch : epoch) {
+      most = std::max(most, made.load() - ++taken);
+      if (most > enough) return most;
+    }
+  }
+  return most;
+}
+
+TEST(LoaderTest, PrefetchLimitsTheBatchesInFlightAndQuickOnesAreMoreIfItIsLeftOut) {
+  const test::TempDir dir;
+  const Dataset data = make_numbers(dir, 300);
+  for (const unsigned threads : {1u, 2u, 5u}) {
+    EXPECT_LE(most_in_flight(data, {.threads = threads, .prefetch = 3}, 3), 3u);
+    const std::uint64_t most = most_in_flight(data, {.threads = threads}, 2 * threads);
+    EXPECT_GT(most, 2 * threads);
+    EXPECT_LE(most, 64u);
+  }
+}
+
 TEST(LoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {
   const test::TempDir dir;
   const Dataset data = make_numbers(dir, 3).subset(std::vector<std::uint64_t>{});

@@ -56,6 +56,8 @@ struct EpochReport {
   std::uint64_t checksum = 0;
   std::uint64_t images = 0;
   std::vector<std::uint64_t> bad;  ///< samples left out, once for each time that a sample was
+  double seconds = 0;
+  std::string proof;  ///< empty for an epoch without samples
 };
 
 /// Returns the ranks that read at the same time through this node's cache. This is only the loaded
@@ -246,107 +248,136 @@ void replay(const EpochOptions& options, const Run& run, Output& out) {
   out.print("{}\n", kNotProven);
 }
 
-void run(const EpochOptions& options, Output& out) {
-  check_decode_options(options.decode);
-  const Run run = open_epoch(options);
-  if (options.decode.replay) return replay(options, run, out);
-  const bool is_empty = run.sampler->num_samples() == 0;
-  if (is_empty && !options.allow_empty) {
-    throw InvalidArgument(
-        "the epoch has no sample", fmt::format("epoch {}", run.sampler->epoch()),
-        "check --where and `shardwise info`, or accept an empty epoch with --allow-empty");
-  }
-  const MixedDataset& data = *run.data;
-  const std::shared_ptr<ShardCache> cache = data.part(0).cache();
-  const Sampler* const first = run.sampler.get();
-  const bool whole = !options.run.rank;
-  const std::vector<std::uint64_t> ranks = ranks_to_load(*first, whole);
-  const RankOptions::Range node = node_of(options, *first), alone{.first = 0, .count = 0};
-  std::uint64_t num_samples = 0;
-  for (const std::uint64_t rank : ranks) num_samples += first->for_rank(rank)->size();
-  if (data.num_parts() == 1) {
-    const bool is_known = options.nodes || options.run.node;
-    const RankOptions::Range all = {.first = 0, .count = first->world_size()};
-    if (const auto warning = small_cache_warning(data.part(0), *first, is_known ? node : all)) {
-      say("warning", *warning);
-    }
-  }
+/// Errors: InvalidArgument if there is no sample, unless --allow-empty is given.
+void require_samples(const EpochOptions& options, const Sampler& sampler) {
+  if (sampler.num_samples() > 0 || options.allow_empty) return;
+  throw InvalidArgument(
+      "the epoch has no sample", fmt::format("epoch {}", sampler.epoch()),
+      "check --where and `shardwise info`, or accept an empty epoch with --allow-empty");
+}
 
+/// Warns of a cache that is too small for the ranks of this node.
+void warn_of_small_cache(const EpochOptions& options, const Run& run) {
+  if (run.data->num_parts() > 1) return;
+  const Sampler& sampler = *run.sampler;
+  const bool is_known = options.nodes || options.run.node;
+  const RankOptions::Range node =
+      is_known ? node_of(options, sampler)
+               : RankOptions::Range{.first = 0, .count = sampler.world_size()};
+  const auto warning = small_cache_warning(run.data->part(0), sampler, node);
+  if (warning) say("warning", *warning);
+}
+
+/// Loads the parts of all ranks, or of --rank, and proves them.
+EpochReport load_epoch(const EpochOptions& options, const Run& run, LoadedEpoch& loading) {
+  const MixedDataset& data = *run.data;
+  const bool whole = !options.run.rank;
+  const std::vector<std::uint64_t> ranks = ranks_to_load(*run.sampler, whole);
+  std::uint64_t num_samples = 0;
+  for (const std::uint64_t rank : ranks) num_samples += run.sampler->for_rank(rank)->size();
   Progress progress("loading", Unit::kSamples, options.run.first_use.quiet);
   EpochReport report(data.fingerprint());
-  LoadedEpoch loading(options.decode, load_settings(options, whole ? alone : node));
   for (const std::uint64_t rank : ranks) {
-    loading.load(data, *first->for_rank(rank), [&](const LoadedEpoch::Loaded& loaded) {
+    loading.load(data, *run.sampler->for_rank(rank), [&](const LoadedEpoch::Loaded& loaded) {
       report.add(loaded);
       progress.update(report.audit.sum().count, num_samples,
                       [&] { return human_bytes(loading.bytes_read()); });
     });
   }
-  const double seconds = progress.seconds();
+  report.seconds = progress.seconds();
   progress.clear();
   loading.finish(data);
   report.bad = loading.bad_samples();
-  const std::string proof = is_empty ? "" : prove(run, whole, report);
+  if (run.sampler->num_samples() > 0) report.proof = prove(run, whole, report);
+  return report;
+}
 
-  const bool decodes = options.decode.is_on();
-  const double waited = loading.waited().count();
-  const std::uint64_t samples = report.audit.sum().count, bytes = loading.bytes_read();
-  const double rate = per_second(samples, seconds);
+std::uint64_t shards_opened(const MixedDataset& data) {
   std::uint64_t opened = 0;
   for (std::size_t i = 0; i < data.num_parts(); ++i) opened += data.part(i).pool_stats().opened;
-  if (options.json) {
-    nlohmann::ordered_json json = {
-        {"samples", samples},
-        {"bytes", bytes},
-        {"seconds", seconds},
-        {"samples_per_second", rate},
-        {"wait_seconds", waited},
-        {"threads", loading.threads()},
-        {"shards_opened", opened},
-        {"peak_memory_bytes", peak_memory_bytes()},
-        {"private_memory_bytes", private_memory_bytes()},
-        {"checksum", fmt::format("{:016x}", report.checksum)},
-        {"epoch", first->epoch()},
-        {"world_size", first->world_size()},
-        {"rank", nullptr},
-        {"proof", is_empty ? nlohmann::ordered_json() : nlohmann::ordered_json(proof)},
-    };
-    if (decodes) {
-      json["checksum"] = nullptr;
-      json["decode"] = options.decode.decode;
-      json["images"] = report.images;
-      json["images_per_second"] = per_second(report.images, seconds);
-      json["forgiven"] = loading.forgiven_json();
-      json["bad"] = loading.bad_json();
-      json["limit"] = loading.limit();
-      json["stages"] = loading.stages_json();
-    }
-    if (!whole) json["rank"] = first->rank();
-    if (cache) json["cache"] = cache_json(cache->stats());
-    print_json(out, "epoch", json);
-    return;
+  return opened;
+}
+
+nlohmann::ordered_json json_report(const EpochOptions& options, const Run& run,
+                                   const LoadedEpoch& loading, const EpochReport& report) {
+  const Sampler& sampler = *run.sampler;
+  const std::uint64_t samples = report.audit.sum().count;
+  const nlohmann::ordered_json none;
+  nlohmann::ordered_json json = {
+      {"samples", samples},
+      {"bytes", loading.bytes_read()},
+      {"seconds", report.seconds},
+      {"samples_per_second", per_second(samples, report.seconds)},
+      {"wait_seconds", loading.waited().count()},
+      {"threads", loading.threads()},
+      {"shards_opened", shards_opened(*run.data)},
+      {"peak_memory_bytes", peak_memory_bytes()},
+      {"private_memory_bytes", private_memory_bytes()},
+      {"checksum", fmt::format("{:016x}", report.checksum)},
+      {"epoch", sampler.epoch()},
+      {"world_size", sampler.world_size()},
+      {"rank", options.run.rank ? nlohmann::ordered_json(sampler.rank()) : none},
+      {"proof", report.proof.empty() ? none : nlohmann::ordered_json(report.proof)},
+  };
+  if (options.decode.is_on()) {
+    json["checksum"] = nullptr;
+    json["decode"] = options.decode.decode;
+    json["images"] = report.images;
+    json["images_per_second"] = per_second(report.images, report.seconds);
+    json["forgiven"] = loading.forgiven_json();
+    json["bad"] = loading.bad_json();
+    json["limit"] = loading.limit();
+    json["stages"] = loading.stages_json();
   }
+  if (const auto cache = run.data->part(0).cache()) json["cache"] = cache_json(cache->stats());
+  return json;
+}
+
+void print_report(const EpochOptions& options, const Run& run, const LoadedEpoch& loading,
+                  const EpochReport& report, Output& out) {
+  const std::uint64_t samples = report.audit.sum().count, bytes = loading.bytes_read();
+  const auto rate = [&](std::uint64_t count) {
+    return static_cast<std::uint64_t>(per_second(count, report.seconds));
+  };
+  const bool decodes = options.decode.is_on();
   out.print("samples   {}\n", human_count(samples));
-  if (decodes) print_images(report.images, seconds, out);
-  out.print("bytes     {}, {}/s\n", human_bytes(bytes),
-            human_bytes(static_cast<std::uint64_t>(per_second(bytes, seconds))));
-  out.print("seconds   {:.3f}; the reading loop waited {:.3f} s for data\n", seconds, waited);
-  out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
+  if (decodes) print_images(report.images, report.seconds, out);
+  out.print("bytes     {}, {}/s\n", human_bytes(bytes), human_bytes(rate(bytes)));
+  out.print("seconds   {:.3f}; the reading loop waited {:.3f} s for data\n", report.seconds,
+            loading.waited().count());
+  out.print("rate      {} samples/s on {}\n", human_count(rate(samples)),
             counted(loading.threads(), "thread"));
   if (decodes) {
     for (const std::string& line : loading.forgiven()) out.print("forgiven  {}\n", line);
     for (const std::string& line : loading.bad()) out.print("bad       {}\n", line);
     out.print("limit     {}\n", loading.limit());
   }
-  out.print("shards    opened {}\n", counted(opened, "time"));
+  out.print("shards    opened {}\n", counted(shards_opened(*run.data), "time"));
+  const auto cache = run.data->part(0).cache();
   if (cache) print_cache(cache->stats(), out);
   out.print("memory    peak {} with mapped shards; {} private at the end\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
-  out.print("{}\n", is_empty ? "the epoch has no sample, so it is not proven" : proof);
-  if (cache) {
-    out.flush();
-    note_repeated_fetches(cache->stats(), data,
-                          std::holds_alternative<Sharded>(first->order().kind));
+  out.print("{}\n",
+            report.proof.empty() ? "the epoch has no sample, so it is not proven" : report.proof);
+  if (!cache) return;
+  out.flush();
+  note_repeated_fetches(cache->stats(), *run.data,
+                        std::holds_alternative<Sharded>(run.sampler->order().kind));
+}
+
+void run(const EpochOptions& options, Output& out) {
+  check_decode_options(options.decode);
+  const Run run = open_epoch(options);
+  if (options.decode.replay) return replay(options, run, out);
+  require_samples(options, *run.sampler);
+  const RankOptions::Range node = node_of(options, *run.sampler), alone{.first = 0, .count = 0};
+  warn_of_small_cache(options, run);
+  LoadedEpoch loading(options.decode, load_settings(options, options.run.rank ? node : alone));
+  const EpochReport report = load_epoch(options, run, loading);
+  if (options.json) {
+    print_json(out, "epoch", json_report(options, run, loading, report));
+  } else {
+    print_report(options, run, loading, report, out);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "descriptor_claims.h"
 #include "fetch_options.h"
 #include "index_report.h"
+#include "ingest/reusable_index.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
@@ -72,23 +73,6 @@ std::shared_ptr<const Index> built_index(const IndexOptions& options, const Buil
 }
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
-
-/// Build options of the existing index. Not used with --forget.
-struct KeptContent {
-  explicit KeptContent(const IndexOptions& options) {
-    if (options.forget || !is_there(options.index)) return;
-    try {
-      content = Index::open(options.index)->summary().content;
-    } catch (const CorruptIndex&) {
-      is_lost = true;
-    } catch (const VersionMismatch&) {
-      is_lost = true;
-    }
-  }
-
-  Index::Content content;
-  bool is_lost = false;  ///< the index cannot be read, and is rebuilt with only the given options
-};
 
 /// Returns the requested content: the given options, and `content` for options not given.
 Index::Content content_of(const IndexOptions& options, Index::Content content) {
@@ -249,8 +233,8 @@ struct Job {
   const IndexOptions& options;
   BuildOptions build;
   SourceList sources;
-  bool is_update;  ///< the index stores no sources, so its list of shards is used
-  KeptContent kept;
+  bool is_update;       ///< the index stores no sources, so its list of shards is used
+  EarlierContent kept;  ///< unless --forget is given
 
   BuildPlan plan() const {
     return is_update ? plan_update(options.index, build)
@@ -285,7 +269,8 @@ Job make_job(const IndexOptions& options, BuildOptions build) {
     for (const WidsDescriptor& descriptor : sources.descriptors) urls.push_back(descriptor.path);
     check_servers(options.cache.fetching, urls, options.quiet);
   }
-  KeptContent kept(options);
+  EarlierContent kept;
+  if (!options.forget) kept = earlier_content(options.index);
   if (options.check_md5 && sources.descriptors.empty()) {
     throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -33,6 +34,12 @@ using detail::TraceEvent;
 constexpr std::uint64_t kAllBad = std::numeric_limits<std::uint64_t>::max();
 /// Limit of bad samples shown to people; --bad-list and --json list all.
 constexpr std::size_t kBadShown = 20;
+
+/// The names of the columns, of which one is loaded: pixels of images, or int64 numbers of images
+/// or checksums of samples.
+constexpr const char* kPixels = "image";
+constexpr const char* kImages = "images";
+constexpr const char* kChecksums = "checksums";
 
 /// Limit of events kept, which take about 10 MB.
 constexpr std::size_t kMaxEvents = 100'000;
@@ -78,25 +85,26 @@ std::optional<ImageTransform> transform_of(const DecodeArguments& arguments) {
 }
 
 Column column_of(const DecodeArguments& arguments) {
-  if (!arguments.is_on()) return read_fields();
+  if (!arguments.is_on()) return read_fields().named(kChecksums);
   const auto transform = transform_of(arguments);
   if (arguments.decode == "rgb" && transform) {
-    return columns::image(arguments.image_field, *transform).named("image");
+    return columns::image(arguments.image_field, *transform).named(kPixels);
   }
-  return decoded_fields(arguments.decode == "auto", arguments.image_field, transform);
+  return decoded_fields(arguments.decode == "auto", arguments.image_field, transform)
+      .named(kImages);
 }
 
 LoadedEpoch::Loaded loaded_of(const Batch& batch) {
   LoadedEpoch::Loaded loaded;
   loaded.samples.assign(batch.samples().begin(), batch.samples().end());
-  const Batch::Array& array = batch.arrays()[0];
-  if (array.name() == "image") {
-    loaded.images = batch.size();
-    return loaded;
-  }
-  std::uint64_t& sum = array.name() == "images" ? loaded.images : loaded.checksum;
-  for (const std::int64_t value : array.values<std::int64_t>()) {
-    sum += static_cast<std::uint64_t>(value);
+  const auto sum_of = [](const Batch::Array& array) {
+    const auto values = array.values<std::int64_t>();
+    return std::accumulate(values.begin(), values.end(), std::uint64_t{0});
+  };
+  for (const Batch::Array& array : batch.arrays()) {
+    if (array.name() == kPixels) loaded.images = batch.size();
+    if (array.name() == kImages) loaded.images = sum_of(array);
+    if (array.name() == kChecksums) loaded.checksum = sum_of(array);
   }
   return loaded;
 }

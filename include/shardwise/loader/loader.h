@@ -145,7 +145,8 @@ class SHARDWISE_EXPORT Loader {
     /// with the reason, and later epochs omit them. More than max_bad bad samples are an error. It
     /// is also an error if the first 100 samples of the run, or of an epoch, are all bad.
     std::uint64_t max_bad = 0;
-    /// Number of batches that are made ahead, at most 65,536. 0 means two per thread.
+    /// Number of batches that are made ahead, at most 65,536. 0 means two per thread, or up to 64 if
+    /// a batch takes only microseconds and `memory` is null.
     std::size_t prefetch = 0;
     /// Limit on the bytes of batches that are made ahead: no further batch is begun while they take
     /// this many. Only sizes that are known before decoding count.
@@ -213,7 +214,7 @@ class SHARDWISE_EXPORT Loader {
 
     unsigned threads = 0;        ///< Options::threads
     unsigned fetch_threads = 0;  ///< Options::fetch_threads; 0 without a cache
-    std::size_t prefetch = 0;    ///< the largest number of batches made ahead at one time
+    std::size_t prefetch = 0;    ///< Options::prefetch, or two per thread
     unsigned cores = 0;          ///< cores that this process may use
 
     /// Returns one line that states what limits the run, and what to try. It depends only on the

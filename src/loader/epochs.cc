@@ -1,0 +1,20 @@
+#include "shardwise/loader/epochs.h"
+
+#include <string>
+
+#include "base/error_types.h"
+
+namespace shardwise::detail {
+
+void throw_epoch_ended(std::uint64_t epoch) {
+  throw InvalidArgument("the end of the epoch was reached", "epoch " + std::to_string(epoch),
+                        "call set_epoch(" + std::to_string(epoch + 1) +
+                            ") on the loader, or iterate over its epochs()");
+}
+
+void throw_loader_moved_on(std::uint64_t epoch) {
+  throw NotExact("the loader is already in another epoch", "epoch " + std::to_string(epoch),
+                 "finish and prove an epoch before the next one begins");
+}
+
+}  // namespace shardwise::detail
