@@ -144,7 +144,7 @@ Words tokens_of(const std::string& path) {
   ResumeToken token = add(data, {.seed = 5});
   token.skip.add_sample(3, "a reason", {});
   token.skip.add_positions(1, 2, 4);
-  token.batches.emplace().rule = "a rule";
+  token.batches = ResumeToken::Batches{.rule = "a rule", .delivered = 1};
   token.audit.emplace();
   token.history.push_back({.end_epoch = 0, .fingerprint = token.fingerprint, .spec = token.spec});
   texts.push_back(token.to_text());

@@ -223,10 +223,10 @@ std::vector<JsonName> all_names() {
   add_fields<Order>(names);
   // A name that several of them have is listed once, as the first of them explains it.
   std::ranges::stable_sort(names, {}, &JsonName::name);
-  const auto rest = std::ranges::unique(names, [](const JsonName& a, const JsonName& b) {
+  const auto is_same = [](const JsonName& a, const JsonName& b) {
     return a.name == b.name && a.type == b.type;
-  });
-  names.erase(rest.begin(), rest.end());
+  };
+  names.erase(std::unique(names.begin(), names.end(), is_same), names.end());
   return names;
 }
 
