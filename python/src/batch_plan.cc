@@ -47,8 +47,8 @@ void require_same_count(const Sampler& sampler, const BatchRule& rule, std::uint
           " batches of " + std::to_string(rule.size) + ", another " +
           std::to_string(count(sizes.least)),
       "training that waits for all ranks would hang",
-      "give the DataLoader batch_sampler=shardwise.torch.BatchSampler(sampler, batch_size), or, if "
-      "ranks do not wait for each other, the sampler allow_uneven=True");
+      "give the DataLoader batch_sampler=shardwise.torch.BatchSampler(sampler, batch_size), or, "
+      "if ranks do not wait for each other, the sampler allow_uneven=True");
 }
 
 // In an exact order each rank has k or k + 1 samples. The ranks' numbers of batches differ only if

@@ -228,18 +228,12 @@ void add_batches(nb::module_& module) {
   nb::class_<BatchObject>(
       module, "Batch", nb::is_weak_referenceable(), nb::is_final(),
       "The rows of one step of one rank, as named arrays.\n\n"
-      "``batch[\"jpg\"]`` is a NumPy array over the batch's memory, without a copy. "
-      "It may be written to, and may outlive the batch and the loader. ``len(batch)``"
-      " is the number of rows: 0 in the last steps of a rank whose samples ended "
-      "before those of others. All arrays have the same rows, except packed ones (see"
-      " ByLength). ``dict(batch)`` has all arrays.\n\n"
-      "Memory: another batch reuses it when this batch and all its arrays are gone. "
-      "End every read that Python does not see before that, e.g. a copy to a GPU with"
-      " non_blocking=True.\n\n"
-      "It is a collections.abc.Mapping of names to columns. Only len() differs: it counts rows, as "
-      "of a table. ``len(batch.keys())`` is the number of columns. Code that rebuilds a mapping by "
-      "its type, ``type(batch)({...})``, gets that dict.")
-      .def(nb::new_(&rebuilt), "columns"_a)
+      "``batch[\"jpg\"]`` is a NumPy array over the batch's memory, without a copy. It may be "
+      "written to, and may outlive the batch and the loader. ``len(batch)`` is the number of rows: "
+      "0 in the last steps of a rank whose samples ended before those of others. All arrays have "
+      "the same rows, except packed ones (see ByLength). ``dict(batch)`` has all arrays.\n\n"
+      "Memory: another batch reuses it when this batch and all its arrays are gone. End every read "
+      "that Python does not see before that, e.g. a copy to a GPU with non_blocking=True.")
       .def("__len__", [](const BatchObject& self) { return self.batch.size(); })
       .def(
           "__getitem__",
@@ -247,9 +241,8 @@ void add_batches(nb::module_& module) {
             return value_of(self, array_of(self, name));
           },
           "name"_a, nb::sig("def __getitem__(self, name: str) -> typing.Any"),
-          "A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. "
-          "bfloat16, which NumPy lacks, is returned as uint16. Raises NotFound, which "
-          "names the columns.")
+          "A column: a NumPy array [N, ...], or a Ragged if its rows differ in shape. bfloat16, "
+          "which NumPy lacks, is returned as uint16. Raises NotFound, which names the columns.")
       .def("__contains__", &contains, "name"_a,
            nb::sig("def __contains__(self, name: object) -> bool"))
       .def("keys", &names, nb::sig("def keys(self) -> list[str]"), "Names of the columns.")
@@ -272,8 +265,8 @@ void add_batches(nb::module_& module) {
             });
           },
           "name"_a, nb::sig("def text(self, name: str) -> list[str]"),
-          "The rows of a column of text, JSON, keys or bytes as str. Bytes that are not "
-          "UTF-8 become surrogates (surrogateescape).")
+          "The rows of a column of text, JSON, keys or bytes as str. Bytes that are not UTF-8 "
+          "become surrogates (surrogateescape).")
       .def(
           "bytes",
           [](const BatchObject& self, nb::str name) {
@@ -312,8 +305,7 @@ void add_batches(nb::module_& module) {
           "positions",
           [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.positions()); },
           nb::sig("def positions(self) -> numpy.typing.NDArray[numpy.int64]"),
-          "The position of each row in the epoch, over all ranks, with left-out samples "
-          "counted.")
+          "The position of each row in the epoch, over all ranks, with left-out samples counted.")
       .def("__repr__", &shown_in_python);
   nb::module_::import_("collections.abc").attr("Mapping").attr("register")(module.attr("Batch"));
 }

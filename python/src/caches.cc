@@ -133,42 +133,39 @@ PyType_Slot slots[] = {
 void add_caches(nb::module_& module) {
   nb::class_<CacheObject>(
       module, "ShardCache", nb::type_slots(slots), nb::is_weak_referenceable(),
-      "A directory with a byte budget for shards that cannot be read in place: remote"
-      " and compressed ones. All processes of a machine share it, and each shard is "
-      "fetched once.\n\n"
+      "A directory with a byte budget for shards that cannot be read in place: remote and "
+      "compressed ones. All processes of a machine share it, and each shard is fetched once.\n\n"
       "directory: is made if it does not exist.\n"
       "budget_bytes: maximum bytes of the shards in it.\n"
-      "bypass_large: fetch a shard that is larger than the budget at each use, "
-      "instead of failing.\n"
-      "read_only: write nothing to the directory; a shard that is missing there is an"
-      " error. Needed for the directory of another user; implied if this user cannot "
-      "write to a directory that this user or root owns.\n"
-      "group_shared: members of the directory's group read and write it. All of them "
-      "set this.\n"
-      "metrics_file: write the counts of this process to this file, in Prometheus' "
-      "text format. A process that gets the cache by pickle writes none.\n"
-      "allow_pipe: run the commands of ``pipe:`` URLs. Set it only for URLs that you "
-      "wrote yourself.\n\n"
+      "bypass_large: fetch a shard that is larger than the budget at each use, instead of "
+      "failing.\n"
+      "read_only: write nothing to the directory; a shard that is missing there is an error. "
+      "Needed for the directory of another user; implied if this user cannot write to a directory "
+      "that this user or root owns.\n"
+      "group_shared: members of the directory's group read and write it. All of them set this.\n"
+      "metrics_file: write the counts of this process to this file, in Prometheus' text format. A "
+      "process that gets the cache by pickle writes none.\n"
+      "allow_pipe: run the commands of ``pipe:`` URLs. Set it only for URLs that you wrote "
+      "yourself.\n\n"
       "Options of fetches; index(), update() and verify() use them, too:\n\n"
       "http_headers: headers of each http and https request, each \"Name: value\".\n"
-      "bearer_token_file: file with a token, read again for each shard, and sent over"
-      " https only.\n"
+      "bearer_token_file: file with a token, read again for each shard, and sent over https "
+      "only.\n"
       "bearer_token_loopback: send the token over http to this machine, too.\n"
       "netrc_file: file with users and passwords by host.\n"
       "ca_file: certificates of the authorities to trust, in PEM.\n"
-      "host_connections: maximum transfers from one host at a time. 0 means: no "
-      "limit.\n"
+      "host_connections: maximum transfers from one host at a time. 0 means: no limit.\n"
       "shard_connections: requests at a time for one large shard.\n"
-      "retry_for: seconds for which a fetch is retried after a temporary failure or "
-      "wrong content. 0 means: one attempt.\n"
+      "retry_for: seconds for which a fetch is retried after a temporary failure or wrong content. "
+      "0 means: one attempt.\n"
       "no_sign_request: read s3:// without keys.\n"
-      "url_base: a dict; URLs that begin with a key are fetched from its value. "
-      "Shards in the cache are found by the URLs of the index.\n"
-      "resolve: a function from a URL to the URL to fetch it from, e.g. a signed one."
-      " Any thread calls it, before each fetch.\n\n"
+      "url_base: a dict; URLs that begin with a key are fetched from its value. Shards in the "
+      "cache are found by the URLs of the index.\n"
+      "resolve: a function from a URL to the URL to fetch it from, e.g. a signed one. Any thread "
+      "calls it, before each fetch.\n\n"
       "Threads: any thread may use it, and a forked child.\n"
-      "Pickling: it pickles with these options, including headers, and so does a "
-      "dataset over it; but not with resolve.")
+      "Pickling: it pickles with these options, including headers, and so does a dataset over it; "
+      "but not with resolve.")
       .def(
           "__init__",
           [](CacheObject* self, const std::string& directory, std::uint64_t budget_bytes,
@@ -236,16 +233,13 @@ void add_caches(nb::module_& module) {
           "host_connections"_a = 0, "shard_connections"_a = 4, "retry_for"_a = 900.0,
           "no_sign_request"_a = false, "url_base"_a = nb::dict(), "resolve"_a = nb::none(),
           nb::sig("def __init__(self, directory: str, budget_bytes: int = 68719476736, *, "
-                  "bypass_large: bool = False, read_only: bool = False, "
-                  "group_shared: bool = False, metrics_file: str = '', allow_pipe: bool = False, "
-                  "http_headers: collections.abc.Sequence[str] = (), "
-                  "bearer_token_file: str = '', bearer_token_loopback: bool = False, "
-                  "netrc_file: str = '', ca_file: str = '', "
-                  "host_connections: int = 0, shard_connections: int = 4, "
-                  "retry_for: float = 900.0, "
-                  "no_sign_request: bool = False, "
-                  "url_base: dict[str, str] = {}, "
-                  "resolve: collections.abc.Callable[[str], str] | None = None) -> None"))
+                  "bypass_large: bool = False, read_only: bool = False, group_shared: bool = "
+                  "False, metrics_file: str = '', allow_pipe: bool = False, http_headers: "
+                  "collections.abc.Sequence[str] = (), bearer_token_file: str = '', "
+                  "bearer_token_loopback: bool = False, netrc_file: str = '', ca_file: str = '', "
+                  "host_connections: int = 0, shard_connections: int = 4, retry_for: float = "
+                  "900.0, no_sign_request: bool = False, url_base: dict[str, str] = {}, resolve: "
+                  "collections.abc.Callable[[str], str] | None = None) -> None"))
       .def(
           "__reduce__",
           [](nb::handle_t<CacheObject> self) {
@@ -262,8 +256,8 @@ void add_caches(nb::module_& module) {
       .def_prop_ro(
           "options", [](const CacheObject& self) { return self.given; },
           nb::sig("def options(self) -> tuple[tuple[str, typing.Any], ...] | None"),
-          "Options with which another process can open the same cache, beside directory "
-          "and budget: pairs of name and value. None if there is a `resolve` function.")
+          "Options with which another process can open the same cache, beside directory and "
+          "budget: pairs of name and value. None if there is a `resolve` function.")
       .def_prop_ro(
           "used_bytes", [](const CacheObject& self) { return self.cache->used_bytes(); },
           "Bytes of all shards in it, including those being fetched.")
@@ -279,20 +273,14 @@ void add_caches(nb::module_& module) {
                 [&](const CancelToken&) { return self.cache->prune(max_bytes).bytes; });
           },
           "max_bytes"_a,
-          "Removes the least recently used shards until the others take at most "
-          "``max_bytes``. Shards in use stay. Returns the removed bytes.")
-      .def("__repr__", [](const CacheObject& self) {
-        return "<shardwise.ShardCache " +
-               nb::cast<std::string>(nb::repr(name_object(self.cache->options().directory))) +
-               ": " + std::to_string(self.cache->used_bytes()) + " of " +
-               std::to_string(self.cache->options().budget_bytes) + " bytes>";
-      });
+          "Removes the least recently used shards until the others take at most ``max_bytes``. "
+          "Shards in use stay. Returns the removed bytes.");
   module.def(
       "without_secrets",
       [](const NameArgument& place) { return name_object(without_secrets(place.bytes)); },
       "place"_a, nb::sig("def without_secrets(place: str) -> str"),
-      "A path unchanged; a URL without user, password and the values of its query; of"
-      " a command, only the program.");
+      "A path unchanged; a URL without user, password and the values of its query; of a command, "
+      "only the program.");
 }
 
 }  // namespace shardwise::python

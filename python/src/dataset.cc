@@ -423,18 +423,16 @@ const Dataset& dataset_of(nb::handle dataset) { return dataset_object_of(dataset
 void add_datasets(nb::module_& module) {
   nb::class_<DatasetObject>(
       module, "Dataset", nb::type_slots(slots), nb::is_weak_referenceable(), nb::is_final(),
-      "The samples of an index, by number and by key, read in place; made by "
-      "shardwise.open().\n\n"
-      "``ds[i]`` is the sample with this number (``ds[-1]`` the last one), "
-      "``len(ds)`` the number of samples. ``key in ds`` tells whether a sample has "
-      "this key. ``ds[a:b]``, ``ds[numbers]``, where() and select() are views: "
-      "datasets of some of the samples, numbered from 0 in the order of the index.\n\n"
-      "Threads: any thread may use it. While one waits for a shard, other threads "
-      "run. After fork() the child may continue to use it.\n"
+      "The samples of an index, by number and by key, read in place; made by shardwise.open().\n\n"
+      "``ds[i]`` is the sample with this number (``ds[-1]`` the last one), ``len(ds)`` the number "
+      "of samples. ``key in ds`` tells whether a sample has this key. ``ds[a:b]``, "
+      "``ds[numbers]``, where() and select() are views: datasets of some of the samples, numbered "
+      "from 0 in the order of the index.\n\n"
+      "Threads: any thread may use it. While one waits for a shard, other threads run. After "
+      "fork() the child may continue to use it.\n"
       "Memory: 8 bytes per sample of a view.\n"
-      "Pickling: a reference to the index: its absolute path and fingerprint, the "
-      "options, and the view. Unpickling raises Mismatch if the index at that path is"
-      " another.\n\n"
+      "Pickling: a reference to the index: its absolute path and fingerprint, the options, and the "
+      "view. Unpickling raises Mismatch if the index at that path is another.\n\n"
       ">>> ds = shardwise.open(\"train.idx\")\n"
       ">>> len(ds), ds[42].key, \"000042\" in ds\n"
       "(400, '000042', True)\n"
@@ -464,8 +462,8 @@ void add_datasets(nb::module_& module) {
       .def("column", &column, "name"_a, "numbers"_a = nb::none(),
            nb::sig("def column(self, name: str, numbers: typing.Any = None) -> "
                    "list[int | float | str | bytes | None]"),
-           "Values of these samples in a metadata column, by default of all. Opens no "
-           "shard. Raises NotFound, OutOfRange.\n\n"
+           "Values of these samples in a metadata column, by default of all. Opens no shard. "
+           "Raises NotFound, OutOfRange.\n\n"
            ">>> ds.column(\"cls\", [7, 18])\n"
            "[7, 8]")
       .def(
@@ -475,15 +473,15 @@ void add_datasets(nb::module_& module) {
           },
           "column"_a,
           nb::sig("def numbers(self, column: str) -> numpy.typing.NDArray[numpy.float64]"),
-          "A metadata column of numbers, one per sample. Raises NotFound; InvalidArgument"
-          " if a value is not a number. Needs NumPy.\n\n"
+          "A metadata column of numbers, one per sample. Raises NotFound; InvalidArgument if a "
+          "value is not a number. Needs NumPy.\n\n"
           ">>> ds.numbers(\"cls\")[:3].tolist()\n"
           "[0.0, 1.0, 2.0]")
       .def("sizes", &sizes, "field"_a, "numbers"_a = nb::none(),
            nb::sig("def sizes(self, field: str, numbers: typing.Any = None) -> "
                    "numpy.typing.NDArray[numpy.int64]"),
-           "Sizes of a field in these samples, by default in all; 0 if a sample lacks the "
-           "field. Opens no shard. Needs NumPy.\n\n"
+           "Sizes of a field in these samples, by default in all; 0 if a sample lacks the field. "
+           "Opens no shard. Needs NumPy.\n\n"
            ">>> ds.sizes(\"txt\", [5, 42]).tolist()\n"
            "[5, 6]")
       .def(
@@ -493,15 +491,13 @@ void add_datasets(nb::module_& module) {
           },
           "numbers"_a,
           nb::sig("def samples(self, numbers: typing.Any) -> collections.abc.Iterator[Sample]"),
-          "Iterates over the samples with these numbers, in this order; numbers may "
-          "repeat: ``for sample in ds.samples(numbers)``. Each sample is like that of "
-          "``ds[i]``.\n\n"
-          "Cost: faster than ``ds[i]`` for small samples in random order, because it "
-          "prefetches the next samples into the CPU's caches, and keeps up to 1,024 "
-          "shards open.\n"
+          "Iterates over the samples with these numbers, in this order; numbers may repeat: ``for "
+          "sample in ds.samples(numbers)``. Each sample is like that of ``ds[i]``.\n\n"
+          "Cost: faster than ``ds[i]`` for small samples in random order, because it prefetches "
+          "the next samples into the CPU's caches, and keeps up to 1,024 shards open.\n"
           "Threads: one thread uses the iterator, once.\n"
-          "Errors: OutOfRange at once; the errors of ``ds[i]`` at the sample, after which"
-          " the iteration may continue.")
+          "Errors: OutOfRange at once; the errors of ``ds[i]`` at the sample, after which the "
+          "iteration may continue.")
       .def(
           "__getitems__",
           [](nb::handle_t<DatasetObject> self, nb::handle numbers) {
@@ -513,9 +509,9 @@ void add_datasets(nb::module_& module) {
       .def("gather", &gather, "numbers"_a, "field"_a,
            nb::sig("def gather(self, numbers: typing.Any, field: str) -> "
                    "tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]"),
-           "Copies one field of many samples into one array. Returns ``(offsets, data)``: "
-           "the field of ``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises "
-           "NotFound if a sample lacks the field; StaleIndex, OSError. Needs NumPy.\n\n"
+           "Copies one field of many samples into one array. Returns ``(offsets, data)``: the "
+           "field of ``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises NotFound if a "
+           "sample lacks the field; StaleIndex, OSError. Needs NumPy.\n\n"
            ">>> offsets, data = ds.gather([42, 5], \"txt\")\n"
            ">>> offsets.tolist(), bytes(data)\n"
            "([0, 6, 11], b'no. 42no. 5')")
@@ -531,19 +527,17 @@ void add_datasets(nb::module_& module) {
       .def("where", &where, "condition"_a, "first"_a = nb::none(), "last"_a = nb::none(),
            nb::sig("def where(self, condition: str, first: int | None = None, "
                    "last: int | None = None) -> Dataset"),
-           "A view of the samples for which an SQL condition on the table samples is true,"
-           " e.g. ``ds.where(\"cls = 7 AND width >= 256\")``. first, last: only samples in"
-           " [first, last). Raises InvalidArgument with SQLite's reason. Cost: about 0.3 "
-           "us per sample.\n\n"
+           "A view of the samples for which an SQL condition on the table samples is true, e.g. "
+           "``ds.where(\"cls = 7 AND width >= 256\")``. first, last: only samples in [first, "
+           "last). Raises InvalidArgument with SQLite's reason. Cost: about 0.3 us per sample.\n\n"
            ">>> sevens = ds.where(\"cls = 7\")\n"
            ">>> len(sevens), sevens[1].key\n"
            "(40, '000017')")
       .def("select", &select, "which"_a, "missing"_a = "error",
            nb::sig("def select(self, which: typing.Any, missing: str = 'error') -> Dataset"),
-           "A view of the samples with these numbers or keys (any iterable), which are "
-           "sorted in the order of the index. missing: \"error\", or \"skip\" to leave out"
-           " unknown keys. Raises OutOfRange, NotFound; InvalidArgument if a sample is "
-           "named twice.\n\n"
+           "A view of the samples with these numbers or keys (any iterable), which are sorted in "
+           "the order of the index. missing: \"error\", or \"skip\" to leave out unknown keys. "
+           "Raises OutOfRange, NotFound; InvalidArgument if a sample is named twice.\n\n"
            ">>> [sample.key for sample in ds.select([9, 3])]\n"
            "['000003', '000009']")
       .def(
@@ -557,8 +551,7 @@ void add_datasets(nb::module_& module) {
                    "The shards of the index, all of them even for a view.")
       .def_prop_ro(
           "shard_starts", [](const DatasetObject& self) { return self.data.shard_starts(); },
-          "First sample number of each shard in this dataset, followed by the number of "
-          "samples.")
+          "First sample number of each shard in this dataset, followed by the number of samples.")
       .def_prop_ro("info", &info, nb::sig("def info(self) -> shardwise.records.Info"),
                    "A summary of the index.")
       .def_prop_ro(

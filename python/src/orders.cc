@@ -235,11 +235,11 @@ void add_orders(nb::module_& module) {
   // static, since nanobind keeps the pointers
   static const std::string init_signature = signature();
   static const std::string doc =
-      "The order of the samples in an epoch, independent of the ranks that read them."
-      " Immutable, and equal on every rank.\n\n"
-      "kind: \"chunked\" shuffles chunks of chunk_size samples, and mixes window of "
-      "them. \"sharded\" does so with whole shards. \"sequential\" does not shuffle. "
-      "\"resampled\" draws with replacement. \"wids\" is the order of Python wids, "
+      "The order of the samples in an epoch, independent of the ranks that read them. Immutable, "
+      "and equal on every rank.\n\n"
+      "kind: \"chunked\" shuffles chunks of chunk_size samples, and mixes window of them. "
+      "\"sharded\" does so with whole shards. \"sequential\" does not shuffle. \"resampled\" draws "
+      "with replacement. \"wids\" is the order of Python wids, "
       "bit for bit.\n" +
       words() +
       "\nRaises InvalidArgument for an option that the kind lacks.\n\n"

@@ -265,20 +265,17 @@ void add_samples(nb::module_& module) {
   auto type =
       nb::class_<SampleObject>(
           module, "Sample", nb::type_slots(slots), nb::is_final(),
-          "One sample of a Dataset, read in place: a read-only mapping from names of "
-          "fields to bytes.\n\n"
-          "``sample[\"jpg\"]`` is a read-only memoryview into the mapped shard, without a"
-          " copy. The view and objects made from it keep the shard mapped, even after "
-          "eviction or after the Dataset is gone. With access=\"read\", the sample holds "
-          "the bytes instead.\n\n"
-          "Errors: reading a view of a shard that another program truncates ends the "
-          "process with SIGBUS. bytes(), copy() and access=\"read\" raise StaleIndex or "
-          "OSError instead.\n"
+          "One sample of a Dataset, read in place: a read-only mapping from names of fields to "
+          "bytes.\n\n"
+          "``sample[\"jpg\"]`` is a read-only memoryview into the mapped shard, without a copy. "
+          "The view and objects made from it keep the shard mapped, even after eviction or after "
+          "the Dataset is gone. With access=\"read\", the sample holds the bytes instead.\n\n"
+          "Errors: reading a view of a shard that another program truncates ends the process with "
+          "SIGBUS. bytes(), copy() and access=\"read\" raise StaleIndex or OSError instead.\n"
           "Threads: any thread may use it.\n"
-          "Pickling: a reference: the path of the index, the number in it, and "
-          "``number``.\n"
-          "Type: not a collections.abc.Mapping, because torch would split those up to the"
-          " bytes of each field.\n\n"
+          "Pickling: a reference: the path of the index, the number in it, and ``number``.\n"
+          "Type: not a collections.abc.Mapping, because torch would split those up to the bytes of "
+          "each field.\n\n"
           ">>> sample = shardwise.open(\"train.idx\")[42]\n"
           ">>> sample.keys()\n"
           "['jpg', 'cls', 'txt']\n"
@@ -289,16 +286,16 @@ void add_samples(nb::module_& module) {
           .def_prop_ro(
               "key", [](const SampleObject& self) { return name_object(self.sample.key()); },
               nb::sig("def key(self) -> str"),
-              "Key: the path of its members up to the first dot of the file name. Bytes that "
-              "are not UTF-8 become surrogates (surrogateescape).")
+              "Key: the path of its members up to the first dot of the file name. Bytes that are "
+              "not UTF-8 become surrogates (surrogateescape).")
           .def_prop_ro(
               "index", [](const SampleObject& self) { return self.sample.index(); },
               "Its number in its dataset.")
           .def_prop_ro(
               "number",
               [](const SampleObject& self) { return self.number.value_or(self.sample.index()); },
-              "The number by which it was read, as samplers and proofs count it: for a mix() "
-              "the number in the mixture, else its index.")
+              "The number by which it was read, as samplers and proofs count it: for a mix() the "
+              "number in the mixture, else its index.")
           .def(
               "_numbered",
               [](const SampleObject& self, std::uint64_t number) {
@@ -366,13 +363,13 @@ void add_samples(nb::module_& module) {
                 return copied_field(self.sample, field);
               },
               "field"_a, nb::sig("def bytes(self, field: str) -> bytes"),
-              "A copy of a field. Raises NotFound; StaleIndex or OSError if the shard was "
-              "changed or cannot be read, but never SIGBUS.\n\n"
+              "A copy of a field. Raises NotFound; StaleIndex or OSError if the shard was changed "
+              "or cannot be read, but never SIGBUS.\n\n"
               ">>> sample.bytes(\"txt\")\n"
               "b'no. 42'")
           .def("copy", &copies, nb::sig("def copy(self) -> dict[str, bytes]"),
-               "Copies of all fields as a dict, which does not keep the shard open. Raises "
-               "like bytes().")
+               "Copies of all fields as a dict, which does not keep the shard open. Raises like "
+               "bytes().")
           .def(
               "text",
               [](const SampleObject& self, nb::str field) {
@@ -388,22 +385,22 @@ void add_samples(nb::module_& module) {
                 return self.sample.integer(wanted.view());
               },
               "field"_a, nb::sig("def integer(self, field: str) -> int"),
-              "A field with a decimal number, e.g. WebDataset's cls. Raises like bytes(), and"
-              " BadField.\n\n"
+              "A field with a decimal number, e.g. WebDataset's cls. Raises like bytes(), and "
+              "BadField.\n\n"
               ">>> sample.integer(\"cls\")\n"
               "2")
           .def(
               "json",
               [](const SampleObject& self, nb::str field) { return json_of(self.sample, field); },
               "field"_a, nb::sig("def json(self, field: str) -> typing.Any"),
-              "A JSON field in UTF-8. Refused, as by columns: NaN, numbers beyond the range "
-              "of a float, unpaired surrogates, and more than 500 levels. Raises like "
-              "bytes(), and json.JSONDecodeError.")
+              "A JSON field in UTF-8. Refused, as by columns: NaN, numbers beyond the range of a "
+              "float, unpaired surrogates, and more than 500 levels. Raises like bytes(), and "
+              "json.JSONDecodeError.")
           .def("numpy", &array_over, "field"_a,
                nb::sig("def numpy(self, field: str) -> numpy.typing.NDArray[numpy.uint8]"),
                "The bytes of a field as a read-only uint8 array [size] over the mapped shard. "
-               "DLPack is not supported: torch ignores that the array is read-only, and a "
-               "write would end the process. Use tensor(), which copies.\n\n"
+               "DLPack is not supported: torch ignores that the array is read-only, and a write "
+               "would end the process. Use tensor(), which copies.\n\n"
                ">>> sample.numpy(\"txt\")[:3]\n"
                "array([110, 111,  46], dtype=uint8)")
           .def("tensor", &tensor_of, "field"_a,
@@ -444,8 +441,8 @@ void add_samples(nb::module_& module) {
               nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
   sample_type = type;
   module.def("field_kind", &kind_of, "field"_a, nb::sig("def field_kind(field: str) -> str"),
-             "The type of a field by the last part of its name: \"image\", \"integer\", "
-             "\"text\", \"json\", \"npy\" or \"bytes\".");
+             "The type of a field by the last part of its name: \"image\", \"integer\", \"text\", "
+             "\"json\", \"npy\" or \"bytes\".");
   module.def("require_json", &require_json, "text"_a,
              nb::sig("def require_json(text: bytes) -> None"),
              "Raises json.JSONDecodeError if Sample.json() would refuse this text.");

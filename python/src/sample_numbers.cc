@@ -40,8 +40,8 @@ class MaskFinder {
 
   [[noreturn]] static void throw_is_masked() {
     PyErr_SetString(PyExc_TypeError,
-                    "sample numbers must not be a masked array, whose mask would be lost; give its "
-                    "compressed()");
+                    "sample numbers must not be a masked array, whose mask would be lost; give "
+                    "its compressed()");
     nb::raise_python_error();
   }
 

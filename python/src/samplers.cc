@@ -319,8 +319,8 @@ void add_samplers(nb::module_& module) {
                              "An iterator over the rest of a sampler's epoch. Threads: one.")
       .def_prop_ro(
           "position", [](const IteratorObject& self) { return self.sampler->position(); },
-          "Samples given since the sampler's beginning. Not a checkpoint: a DataLoader "
-          "with workers takes samples long before it delivers them.")
+          "Samples given since the sampler's beginning. Not a checkpoint: a DataLoader with "
+          "workers takes samples long before it delivers them.")
       .def_prop_ro(
           "at_end",
           [](const IteratorObject& self) {
@@ -330,9 +330,9 @@ void add_samplers(nb::module_& module) {
           "Whether the epoch is at its end.")
       .def(
           "token", [](const IteratorObject& self) { return token_of(self).to_text(); },
-          "A resume token after the given samples, valid if all ranks took the same "
-          "number. It counts samples that a DataLoader took ahead without delivering "
-          "them: see Sampler.token().")
+          "A resume token after the given samples, valid if all ranks took the same number. It "
+          "counts samples that a DataLoader took ahead without delivering them: see "
+          "Sampler.token().")
       .def("state_dict", &state_of, nb::sig("def state_dict(self) -> dict[str, typing.Any]"),
            "Its place, for load_state_dict().\n\n"
            ">>> sampler = shardwise.Sampler(10, shardwise.Order(\"sequential\"), rank=1, "
@@ -346,9 +346,9 @@ void add_samplers(nb::module_& module) {
            "5")
       .def("load_state_dict", &load_state, "state_dict"_a,
            nb::sig("def load_state_dict(self, state_dict: dict[str, typing.Any]) -> None"),
-           "Continues at the place of state_dict(). With the same number of ranks this is "
-           "exact for each rank; with another number it is the place of all ranks, if each"
-           " had taken the same number. Raises Mismatch for other data or another order.")
+           "Continues at the place of state_dict(). With the same number of ranks this is exact "
+           "for each rank; with another number it is the place of all ranks, if each had taken the "
+           "same number. Raises Mismatch for other data or another order.")
       .def(
           "restart",
           [](IteratorObject& self, const SamplerObject& sampler) {
@@ -366,8 +366,8 @@ void add_samplers(nb::module_& module) {
             require_same_count(*self.sampler, *self.cut, self.sampler->position());
           },
           "size"_a, "drop_last"_a,
-          "Raises InvalidArgument if the ranks would have different numbers of such "
-          "batches, now or after load_state_dict().");
+          "Raises InvalidArgument if the ranks would have different numbers of such batches, now "
+          "or after load_state_dict().");
 
   nb::class_<SamplerObject>(
       module, "Sampler", nb::type_slots(sampler_slots), nb::is_weak_referenceable(),
@@ -376,13 +376,10 @@ void add_samplers(nb::module_& module) {
       "order: an Order; for a mix() with weights, the order within each data set.\n"
       "rank, world_size: the rank whose samples these are, and the number of ranks.\n"
       "batch_size: samples per step on each rank.\n"
-      "global_batch_size: samples per step on all ranks together, instead of "
-      "batch_size.\n"
+      "global_batch_size: samples per step on all ranks together, instead of batch_size.\n"
       "replicas: neighbouring ranks that get the same samples.\n\n"
-      "``for i in sampler`` reads the epoch from the sampler's beginning, with each "
-      "iterator again. ``sampler[k]`` is the k-th sample of this rank.\n\n"
-      "Cost: about 20 ns per sample; constant memory.\n"
-      "Threads: one at a time.\n"
+      "Each ``for i in sampler`` starts at the sampler's beginning. ``sampler[k]`` is sample k.\n\n"
+      "Cost: about 20 ns per sample; constant memory.\nThreads: one at a time.\n"
       "Pickling: with its beginning, and its data as a reference.\n\n"
       ">>> sampler = shardwise.Sampler(10, shardwise.Order(\"sequential\"), rank=1, "
       "world_size=4)\n"
@@ -403,8 +400,7 @@ void add_samplers(nb::module_& module) {
                   "replicas: int = 1) -> None"))
       .def(
           "__len__", [](const SamplerObject& self) { return self.sampler->size(); },
-          "Number of samples of this rank, from the sampler's beginning to the end of the"
-          " epoch.")
+          "Number of samples of this rank, from the sampler's beginning to the end of the epoch.")
       .def(
           "__iter__",
           [](nb::handle_t<SamplerObject> self) {
@@ -422,10 +418,9 @@ void add_samplers(nb::module_& module) {
             return made;
           },
           "size"_a, "drop_last"_a = false, "even"_a = false,
-          "An iterator over lists of ``size`` numbers. drop_last: leave out a shorter "
-          "last list. even: make the same number of lists on all ranks: a rank with a "
-          "list less gives its last sample in a separate list. Raises InvalidArgument if "
-          "that is impossible.\n\n"
+          "An iterator over lists of ``size`` numbers. drop_last: leave out a shorter last list. "
+          "even: make the same number of lists on all ranks: a rank with a list less gives its "
+          "last sample in a separate list. Raises InvalidArgument if that is impossible.\n\n"
           ">>> list(sampler.batches(2))\n"
           "[[1, 5], [9]]")
       .def(
@@ -456,8 +451,8 @@ void add_samplers(nb::module_& module) {
           "set_epoch",
           [](SamplerObject& self, std::uint64_t epoch) { self.sampler->set_epoch(epoch); },
           "epoch"_a,
-          "Moves to the beginning of an epoch. In the current epoch, moves to the "
-          "sampler's beginning, which resume() may have set.")
+          "Moves to the beginning of an epoch. In the current epoch, moves to the sampler's "
+          "beginning, which resume() may have set.")
       .def(
           "reset", [](SamplerObject& self) { self.sampler->reset(); },
           "Moves to the beginning of its epoch, also after resume().")
@@ -497,10 +492,9 @@ void add_samplers(nb::module_& module) {
             return self.sampler->token_after(steps).to_text();
           },
           "steps"_a,
-          "A resume token after ``steps`` steps of all ranks since the sampler's "
-          "beginning: one line of text for a checkpoint. Count the batches that were "
-          "trained on, not those that a DataLoader took from the sampler: with workers it"
-          " takes many ahead.")
+          "A resume token after ``steps`` steps of all ranks since the sampler's beginning: one "
+          "line of text for a checkpoint. Count the batches that were trained on, not those that a "
+          "DataLoader took from the sampler: with workers it takes many ahead.")
       .def(
           "resume",
           [](SamplerObject& self, const std::string& token, bool allow_changes) {
@@ -509,9 +503,9 @@ void add_samplers(nb::module_& module) {
                 allow_changes ? Sampler::Changes::kAllowAtEpochBorder : Sampler::Changes::kRefuse);
           },
           "token"_a, "allow_changes"_a = false,
-          "Continues at a token, with any number of ranks and batch size. allow_changes: "
-          "at the beginning of an epoch, accept other data or another order. Raises "
-          "Mismatch if the token is of other data or another order; VersionMismatch.\n\n"
+          "Continues at a token, with any number of ranks and batch size. allow_changes: at the "
+          "beginning of an epoch, accept other data or another order. Raises Mismatch if the token "
+          "is of other data or another order; VersionMismatch.\n\n"
           ">>> token = sampler.token(1)\n"
           ">>> alone = shardwise.Sampler(10, shardwise.Order(\"sequential\"))\n"
           ">>> alone.resume(token)\n"
@@ -532,9 +526,9 @@ void add_samplers(nb::module_& module) {
             return cache_warning(dataset, self);
           },
           "dataset"_a,
-          "A warning for the user if the order uses more shards at one time than the "
-          "dataset's cache can hold. None if it does not, or if another rank of the node "
-          "gives the warning. Cost: some ms for a large index.")
+          "A warning for the user if the order uses more shards at one time than the dataset's "
+          "cache can hold. None if it does not, or if another rank of the node gives the warning. "
+          "Cost: some ms for a large index.")
       .def(
           "__copy__",
           [](const SamplerObject& self) { return with_sampler(self, self.sampler->clone()); },
@@ -547,15 +541,14 @@ void add_samplers(nb::module_& module) {
 
   nb::class_<EpochAudit>(
       module, "Audit",
-      "Counts the samples that were delivered in an epoch, and proves at its end that"
-      " they were exactly the due ones. Each rank has an Audit; the sums of their "
-      "words over all ranks prove the epoch of all ranks.\n\n"
+      "Counts the samples that were delivered in an epoch, and proves at its end that they were "
+      "exactly the due ones. Each rank has an Audit; the sums of their words over all ranks prove "
+      "the epoch of all ranks.\n\n"
       ">>> sampler = shardwise.Sampler(400, world_size=2)\n"
       ">>> audits = [shardwise.Audit(sampler), shardwise.Audit(sampler)]\n"
       ">>> for rank, audit in enumerate(audits):\n"
       "...     audit.add(sampler.for_rank(rank))\n"
-      ">>> words = [a + b for a, b in zip(audits[0].words(), audits[1].words())]  # "
-      "all-reduce\n"
+      ">>> words = [a + b for a, b in zip(audits[0].words(), audits[1].words())]  # all-reduce\n"
       ">>> audits[0].prove(sampler, words)\n"
       "'epoch 0: 400 samples, each exactly once: proven'")
       .def(
@@ -594,11 +587,9 @@ void add_samplers(nb::module_& module) {
           "sampler"_a, "words"_a = nb::none(),
           nb::sig("def prove(self, sampler: Sampler, words: collections.abc.Sequence[int] | None "
                   "= None) -> str"),
-          "Proves the sampler's epoch, from its very beginning: \"epoch 3: 20,000 samples, each "
-          "exactly once: proven\". Raises NotExact, with what is missing or came twice.")
-      .def("__repr__", [](const EpochAudit& self) {
-        return "<shardwise.Audit of " + std::to_string(self.sum().count) + " delivered samples>";
-      });
+          "Proves the sampler's whole epoch: \"epoch 3: 20000 samples, each exactly once: "
+          "proven\". words: sums of words() over all ranks; by default those of this Audit. "
+          "Raises NotExact, which names missing and repeated samples.");
 
   module.def("ranks_of_launcher", &ranks_of_launcher,
              nb::sig("def ranks_of_launcher() -> tuple[int, int]"),

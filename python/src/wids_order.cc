@@ -61,13 +61,13 @@ void make(WidsOrder* self, nb::iterable ranges, const std::vector<std::uint32_t>
 void add_wids_orders(nb::module_& module) {
   nb::class_<WidsOrder>(
       module, "WidsOrder", nb::type_slots(slots), nb::is_final(),
-      "The numbers of some ranges in the order of wids, bit for bit. Threads: one. "
-      "Cost: about 15 ns per number; memory for the numbers of one range.")
+      "The numbers of some ranges in the order of wids, bit for bit. Threads: one. Cost: about 15 "
+      "ns per number; memory for the numbers of one range.")
       .def("__init__", &make, "ranges"_a, "state"_a, nb::kw_only(), "shuffles_ranges"_a,
            "shuffles_samples"_a,
            nb::sig("def __init__(self, ranges: typing.Iterable[typing.Sequence[int]], "
-                   "state: typing.Sequence[int], *, shuffles_ranges: bool, "
-                   "shuffles_samples: bool) -> None"),
+                   "state: typing.Sequence[int], *, shuffles_ranges: bool, shuffles_samples: "
+                   "bool) -> None"),
            "ranges: pairs (first, one past the last). state: "
            "``random.Random(seed).getstate()[1]``.");
 }

@@ -323,16 +323,16 @@ nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
 void add_wids_samples(nb::module_& module) {
   nb::class_<WidsReader>(
       module, "WidsReader", nb::type_slots(slots), nb::is_final(),
-      "Implements ShardListDataset of shardwise.wids: ``reader[i]`` is sample i of a "
-      "list of shards, as a dict of BytesIO with the extras of wids. Threads: any.")
+      "Implements ShardListDataset of shardwise.wids: ``reader[i]`` is sample i of a list of "
+      "shards, as a dict of BytesIO with the extras of wids. Threads: any.")
       .def("__init__", &make, "dataset"_a, "sample_type"_a, "stream_type"_a, "shards"_a,
            "capacity"_a,
            nb::sig("def __init__(self, dataset: Dataset, sample_type: type[dict[str, typing.Any]], "
-                   "stream_type: type[typing.Any], "
-                   "shards: list[tuple[int, int, int, str, str | None]], capacity: int) -> None"),
-           "stream_type: the type of large fields, whose objects get the attributes "
-           "_sample and _place. shards: for each shard, its samples in the list, its first"
-           " sample and its samples in the dataset, its URL, and the name of its data set.")
+                   "stream_type: type[typing.Any], shards: list[tuple[int, int, int, str, str | "
+                   "None]], capacity: int) -> None"),
+           "stream_type: the type of large fields, whose objects get the attributes _sample and "
+           "_place. shards: for each shard, its samples in the list, its first sample and its "
+           "samples in the dataset, its URL, and the name of its data set.")
       .def("recent", &recent,
            "Numbers of the shards used last, the latest at the end; at most ``capacity``.")
       .def_ro("accesses", &WidsReader::accesses)

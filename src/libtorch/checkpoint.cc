@@ -134,7 +134,7 @@ std::map<std::string, torch::Tensor> tensors_of(const torch::nn::Module& module)
   }
   throw Mismatch("the checkpoint is of another model",
                  (path.empty() ? "" : in_quotes(path) + ": ") + text,
-                 "load it into a model that is made like the one that was saved");
+                 "load it into a model with the structure of the saved one");
 }
 
 /// The parameters of all groups of an optimizer, by name.

@@ -68,9 +68,8 @@ constexpr std::size_t kMaxBadFirst = 100;
 std::shared_ptr<Reducer> only_rank() {
   const RankEnvironment found = rank_environment();
   if (found.world_size == 1) return single_process();
-  throw InvalidArgument(
-      "the loader was given no ranks", describe(found) + ", by " + found.launcher,
-      "give it the Reducer of the run, or single_process() to deliver every sample here");
+  throw InvalidArgument("the loader was given no ranks", describe(found) + ", by " + found.launcher,
+                        "give it the run's Reducer, or single_process() to deliver every sample");
 }
 
 [[noreturn]] void throw_stopped() { throw Cancelled("the loader was stopped"); }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import inspect
+import itertools
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,7 +78,7 @@ def is_docstring(node: ast.AST | None) -> bool:
 
 def undocumented(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
     """The classes, functions, properties and fields whose names have no underscore, and without a docstring."""
-    for node, after in zip(body, [*body[1:], None], strict=True):
+    for node, after in itertools.zip_longest(body, body[1:]):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
             marks = {ast.unparse(mark).split(".")[-1] for mark in node.decorator_list}
             if not is_docstring(node.body[0]) and not marks & {"overload", "setter"}:

@@ -186,11 +186,8 @@ def test_a_resolver_that_gives_no_url_is_named_with_what_it_gave(
 ) -> None:
     cache = shardwise.ShardCache(str(tmp_path / "cache"), resolve=lambda url: given)
     url = server.url + "/train-000000.tar"
-    with pytest.raises(InvalidArgument) as raised:
+    with pytest.raises(InvalidArgument, match=f"'{url}', but {shown}; "):
         shardwise.index(tmp_path / "x.idx", url, cache=cache)
-    assert str(raised.value) == (
-        f"the resolver returned no URL: for '{url}' (but {shown}); return an absolute URL as a str; return the given URL to keep it"
-    )
 
 
 def test_a_resolver_may_give_what_it_was_given(server: FileServer, tmp_path: Path) -> None:

@@ -25,11 +25,13 @@ def with_code(text: str) -> str:
     return re.sub(r"``([^`\n]+)``", r"`\1`", "\n".join(lines))
 
 
+LABELS = ("Cost", "Errors", "Memory", "Pickling", "Threads", "Type")
+
+
 def with_lists(text: str, names: list[str]) -> str:
-    """Turns a paragraph of parameters, `name: description. other: ...`, into a list."""
-    if not names:
-        return text
-    begin = re.compile(r"(?:^|(?<=[.;)] )|(?<=\n))(" + "|".join(map(re.escape, names)) + r"): ")
+    """Turns parameters and labelled lines, `name: description. Cost: ...`, into a list."""
+    known = "|".join(map(re.escape, [*names, *LABELS]))
+    begin = re.compile(r"(?:^|(?<=[.;)] )|(?<=\n))(" + known + r"): ")
     paragraphs = text.split("\n\n")
     for i, paragraph in enumerate(paragraphs):
         if "```" in paragraph or ">>>" in paragraph or paragraph.startswith("    "):
@@ -37,7 +39,8 @@ def with_lists(text: str, names: list[str]) -> str:
         before, *said = begin.split(re.sub(r"\s*\n\s*", "\n", paragraph))
         if said:
             items = [
-                f"- `{name}`: {' '.join(what.split())}" for name, what in zip(said[::2], said[1::2])
+                f"- {f'**{name}**' if name in LABELS else f'`{name}`'}: {' '.join(what.split())}"
+                for name, what in zip(said[::2], said[1::2])
             ]
             paragraphs[i] = "\n\n".join(filter(None, [before.strip(), "\n".join(items)]))
     return "\n\n".join(paragraphs)
