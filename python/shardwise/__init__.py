@@ -44,7 +44,7 @@ _give_signatures(Audit, Order, Sampler, ShardCache)
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
-    from .devices import DeviceCopier
+    from .devices import DeviceBatch, DeviceCopier
     from .explaining import explain, when
     from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
     from .mixing import MixedDataset, mix
@@ -59,7 +59,7 @@ _LATER = {
     "ranks": ["ranks"],
     "records": ["records"],
     "transforms": ["transforms"],
-    "devices": ["DeviceCopier"],
+    "devices": ["DeviceBatch", "DeviceCopier"],
     "explaining": ["explain", "when"],
     "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
     "mixing": ["MixedDataset", "mix"],
@@ -98,6 +98,7 @@ __all__ = [
     "Batch",
     "ByLength",
     "Dataset",
+    "DeviceBatch",
     "DeviceCopier",
     "EarlyStop",
     "Epoch",

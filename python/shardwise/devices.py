@@ -4,12 +4,130 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ._core import Batch
-from .errors import Unsupported
+from .errors import NotFound, Unsupported
 
-__all__ = ["DeviceCopier"]
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+__all__ = ["DeviceBatch", "DeviceCopier"]
+
+
+class DeviceBatch:
+    """A Batch whose columns are torch tensors on a device, as Batch.to() makes it. It has the
+    methods of a Batch, and keeps the batch while it lives.
+
+    >>> loader = shardwise.Loader(ds, columns=[columns.integer("cls"), columns.text("txt")])
+    >>> batch = loader.next().to("cpu")
+    >>> batch["cls"].shape, batch["txt"].values.dtype, len(batch), len(batch.text("txt"))
+    (torch.Size([32]), torch.uint8, 32, 32)
+    """
+
+    def __new__(cls, columns: Any) -> Any:
+        """Frameworks rebuild a mapping by its type, ``type(batch)({...})``: they get a dict."""
+        return dict(columns)
+
+    batch: Batch
+    """The batch that was moved."""
+    _columns: dict[str, Any]
+
+    @classmethod
+    def _made(cls, batch: Batch, columns: dict[str, Any]) -> DeviceBatch:
+        made: DeviceBatch = object.__new__(cls)
+        made.batch, made._columns = batch, columns
+        return made
+
+    def _each(self, change: Callable[[Any], Any]) -> DeviceBatch:
+        changed = {name: change(column) for name, column in self._columns.items()}
+        return self._made(self.batch, changed)
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.batch)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._columns
+
+    def __getitem__(self, name: str) -> Any:
+        """A column: a tensor [N, ...], or a Ragged of tensors. Raises NotFound."""
+        if name not in self._columns:
+            raise NotFound(f"the batch has no column {name!r}: it has {', '.join(self._columns)}")
+        return self._columns[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A column; ``default`` if it has none of that name."""
+        return self._columns.get(name, default)
+
+    def keys(self) -> list[str]:
+        """Names of its columns."""
+        return list(self._columns)
+
+    def values(self) -> list[Any]:
+        """Its columns."""
+        return list(self._columns.values())
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Names and columns."""
+        return list(self._columns.items())
+
+    _ipython_key_completions_ = keys
+
+    def tensors(self) -> dict[str, Any]:
+        """All columns."""
+        return dict(self._columns)
+
+    def torch(self, name: str) -> Any:
+        """A column. Raises NotFound."""
+        return self[name]
+
+    def text(self, name: str) -> list[str]:
+        """As of the Batch."""
+        return self.batch.text(name)
+
+    def bytes(self, name: str) -> list[bytes]:
+        """As of the Batch."""
+        return self.batch.bytes(name)
+
+    def json(self, name: str) -> list[Any]:
+        """As of the Batch."""
+        return self.batch.json(name)
+
+    @property
+    def samples(self) -> NDArray[numpy.int64]:
+        """As of the Batch."""
+        return self.batch.samples
+
+    @property
+    def positions(self) -> NDArray[numpy.int64]:
+        """As of the Batch."""
+        return self.batch.positions
+
+    def to(self, device: Any, *, non_blocking: bool = False) -> DeviceBatch:
+        """The same batch on another device."""
+        return self._each(lambda column: column.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> DeviceBatch:
+        """The same batch with copies of its columns in page-locked memory."""
+        return self._each(lambda column: column.pin_memory())
+
+    def record_stream(self, stream: Any) -> None:
+        """Like that of a torch tensor: the memory stays until ``stream`` has used it."""
+        for column in self._columns.values():
+            column.record_stream(stream)
+
+    def __repr__(self) -> str:
+        devices = {str(column.device) for column in self._columns.values()}
+        return f"<shardwise.DeviceBatch on {', '.join(sorted(devices))} of {self.batch!r}>"
+
+
+Mapping.register(DeviceBatch)
 
 
 class _Copies:
@@ -45,21 +163,23 @@ def _streams(device: Any) -> Any:
 _copies: dict[Any, _Copies] = {}  # by device
 
 
-def moved(batch: Batch, device: Any, non_blocking: bool) -> dict[str, Any]:
-    """The columns of a batch as tensors on a device; see Batch.to()."""
+def pinned(batch: Batch) -> DeviceBatch:
+    """See Batch.pin_memory()."""
+    return DeviceBatch._made(batch, batch.tensors()).pin_memory()
+
+
+def moved(batch: Batch, device: Any, non_blocking: bool) -> DeviceBatch:
+    """See Batch.to()."""
     import torch
 
     device = torch.device(device)
-    tensors = {
-        name: tensor.to(device, non_blocking=non_blocking)
-        for name, tensor in batch.tensors().items()
-    }
+    made = DeviceBatch._made(batch, batch.tensors()).to(device, non_blocking=non_blocking)
     streams = _streams(device) if non_blocking else None
     if streams is not None:
         done = streams.Event()
         done.record(streams.current_stream(device))
         _copies.setdefault(device, _Copies()).keep(done, batch)
-    return tensors
+    return made
 
 
 class DeviceCopier:
@@ -95,22 +215,18 @@ class DeviceCopier:
                 "Batch.to()"
             )
 
-    def copy(self, batch: Batch) -> dict[str, Any]:
-        """The columns of a batch as tensors on the device; see Batch.to()."""
+    def copy(self, batch: Batch) -> DeviceBatch:
+        """The batch on the device; see Batch.to()."""
         if self._stream is None:
             return moved(batch, self.device, non_blocking=False)
         streams = self._streams
         computing = streams.current_stream(self.device)
         done = streams.Event()
         with streams.stream(self._stream):
-            copied = {
-                name: tensor.to(self.device, non_blocking=True)
-                for name, tensor in batch.tensors().items()
-            }
+            copied = DeviceBatch._made(batch, batch.tensors()).to(self.device, non_blocking=True)
             done.record(self._stream)
         computing.wait_event(done)
-        for tensor in copied.values():
-            tensor.record_stream(computing)  # its memory belongs to the other stream
+        copied.record_stream(computing)  # its memory belongs to the other stream
         self._copies.keep(done, batch)
         return copied
 

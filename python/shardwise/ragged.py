@@ -53,6 +53,11 @@ class Ragged:
         """A copy of torch tensors in page-locked memory."""
         return self._each(lambda tensor: tensor.pin_memory())
 
+    @property
+    def device(self) -> Any:
+        """The device of its values."""
+        return self.values.device
+
     def record_stream(self, stream: Any) -> None:
         """Like that of a torch tensor: the memory stays until ``stream`` has used it."""
         for name in self.__slots__:

@@ -177,10 +177,8 @@ nb::object value_or(const BatchObject& self, nb::str name, nb::object otherwise)
   return contains(self, name) ? value_of(self, array_of(self, name)) : otherwise;
 }
 
-nb::dict pinned(const BatchObject& self) {
-  const nb::dict all = tensors(self);
-  for (const auto& [name, value] : all) all[name] = value.attr("pin_memory")();
-  return all;
+nb::object pinned(nb::handle_t<BatchObject> self) {
+  return nb::module_::import_("shardwise.devices").attr("pinned")(self);
 }
 
 nb::object moved(nb::handle_t<BatchObject> self, nb::handle device, bool non_blocking) {
@@ -288,13 +286,15 @@ void add_batches(nb::module_& module) {
            "All columns, as torch() has them.")
       .def("to", &moved, "device"_a, nb::kw_only(), "non_blocking"_a = false,
            nb::sig("def to(self, device: typing.Any, *, non_blocking: bool = False) -> "
-                   "dict[str, typing.Any]"),
-           "All columns as a dict of torch tensors on a device; ragged columns as a Ragged of "
-           "tensors. On "
-           "the CPU they share the batch's memory. With non_blocking=True the batch is kept until "
-           "its copies are done.")
-      .def("pin_memory", &pinned, nb::sig("def pin_memory(self) -> dict[str, typing.Any]"),
-           "Copies of all columns in page-locked memory. Loader(memory=torch_memory(pinned=True)) "
+                   "shardwise.devices.DeviceBatch"),
+           "The same batch with its columns as torch tensors on a device, ragged ones as a Ragged "
+           "of "
+           "them. On the CPU they share the batch's memory. With non_blocking=True the batch is "
+           "kept "
+           "until its copies are done.")
+      .def("pin_memory", &pinned, nb::sig("def pin_memory(self) -> shardwise.devices.DeviceBatch"),
+           "The same batch with copies of its columns in page-locked memory. "
+           "Loader(memory=torch_memory(pinned=True)) "
            "makes batches there without a copy.")
       .def_prop_ro(
           "samples",

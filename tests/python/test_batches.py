@@ -108,6 +108,25 @@ def test_pinned_memory_needs_a_device(ds: shardwise.Dataset) -> None:
     assert pinned["cls"].tolist() == list(range(10))
 
 
+def test_a_moved_batch_has_what_a_batch_has(ds: shardwise.Dataset) -> None:
+    batch = first_of(ds)
+    moved: Any = batch.to("meta")
+    assert isinstance(moved, Mapping) and isinstance(moved, shardwise.DeviceBatch)
+    own = {name for name in dir(batch) if not name.startswith("__")}
+    assert own <= set(dir(moved))
+    assert len(moved) == 10 and list(moved) == moved.keys() == batch.keys()
+    assert list(moved.samples) == list(moved.positions) == list(range(10))
+    assert moved.bytes("note") == batch.bytes("note") and moved.text("note") == batch.text("note")
+    assert moved.json("note") == batch.json("note")
+    assert moved.torch("cls") is moved["cls"] is moved.get("cls") is dict(moved)["cls"]
+    assert moved.values() == list(moved.tensors().values()) and moved.get("no", 7) == 7
+    assert "cls" in moved and "no" not in moved
+    assert type(moved)({"cls": 1}) == {"cls": 1}
+    assert repr(moved).startswith("<shardwise.DeviceBatch on meta of <shardwise.Batch of 10 rows:")
+    with pytest.raises(errors.NotFound, match="note"):
+        moved["no"]
+
+
 class FakeStreams:
     """The streams of a device whose copies end when the test says so."""
 
@@ -156,8 +175,9 @@ def test_a_batch_is_kept_until_its_copies_are_done(
     batch = first_of(ds)
     dropped = weakref.ref(batch)
     moved = batch.to("meta", non_blocking=True) if way == "to" else copier.copy(batch)
-    del batch
-    assert moved["bin"].values.is_meta and dropped() is not None
+    bytes_of = moved["bin"].values
+    del batch, moved
+    assert bytes_of.is_meta and dropped() is not None
     if way == "copier":
         assert streams.computing.waits > 0
         copier.wait()

@@ -9,6 +9,7 @@ from typing import Any
 import lightning.pytorch
 
 from .. import _core
+from ..devices import DeviceBatch
 from ..ranks import Reducer, reducer_of
 from ..stopping import StopGuard
 
@@ -18,9 +19,9 @@ __all__ = ["MeanOverSamples", "StopCallback"]
 class StopCallback(lightning.pytorch.Callback):
     """Ends fit() on all ranks after the same step, when a StopGuard says so, with a checkpoint.
 
-    guard: in a ``with`` block around fit(). checkpoint: where the checkpoint is written; "" means:
-        none. Lightning handles SIGUSR1 of Slurm by itself: give the guard signals that it does not
-        handle, or disable Lightning's handling.
+    guard: in a ``with`` block around fit(): Lightning leaves it the signals, but ends the process by
+        itself after SIGTERM, when the checkpoint is written. checkpoint: where the checkpoint is
+        written; "" means: none.
     """
 
     def __init__(self, guard: StopGuard, checkpoint: str | os.PathLike[str] = "") -> None:
@@ -37,7 +38,7 @@ class StopCallback(lightning.pytorch.Callback):
 
 
 def _num_rows(batch: Any) -> int:
-    if isinstance(batch, Mapping) and not isinstance(batch, _core.Batch):
+    if isinstance(batch, Mapping) and not isinstance(batch, (_core.Batch, DeviceBatch)):
         batch = next(iter(batch.values()))
     return len(batch)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -66,17 +67,21 @@ def module_of(step: Any) -> Any:
     return Module()
 
 
-def test_lightning_stops_with_a_checkpoint(tmp_path: Path, loader: Loader) -> None:
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGINT, signal.SIGTERM])
+def test_lightning_stops_with_a_checkpoint(
+    tmp_path: Path, loader: Loader, number: signal.Signals
+) -> None:
     pytest.importorskip("lightning.pytorch")
     from shardwise.torch.lightning import StopCallback
 
-    def step(number: int) -> None:
-        if number == 2:
-            os.kill(os.getpid(), signal.SIGUSR1)
+    def step(batch: int) -> None:
+        if batch == 2:
+            os.kill(os.getpid(), number)
 
-    with shardwise.StopGuard() as guard:
+    ends = [SystemExit] if number == signal.SIGTERM else []
+    with shardwise.StopGuard() as guard, contextlib.suppress(*ends):
         fitted(tmp_path, loader, module_of(step), StopCallback(guard, tmp_path / "stop.ckpt"))
-    assert guard.reason == "SIGUSR1" and loader.steps_left == 2
+    assert guard.reason == number.name and loader.steps_left == 2
     saved = torch.load(tmp_path / "stop.ckpt", weights_only=False)
     assert saved["global_step"] == 3
 
