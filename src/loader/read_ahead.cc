@@ -18,7 +18,7 @@ constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;
 constexpr std::size_t kRowsALook = 64;
 /// Samples that are requested without a disk read before bytes count as warm. This is more than a
 /// chunk of the usual size, as a chunk's first samples may bring all of it into memory.
-constexpr std::size_t kMostInVain = 2048;
+constexpr std::size_t kMaxInVain = 2048;
 
 /// Returns a number that grows whenever this thread reads from disk, or waits for another's read.
 std::int64_t disk_reads_of_thread() noexcept {
@@ -114,7 +114,7 @@ std::uint64_t ReadAheadSource::ask(const BatchPlan& plan) {
   }
   const bool was_in_vain = std::exchange(reads_before, disk_reads_of_thread()) == reads_before;
   asked_in_vain_ = was_in_vain ? asked_in_vain_ + plan.samples.size() : 0;
-  if (asked_in_vain_ >= kMostInVain) is_asking_ = false;
+  if (asked_in_vain_ >= kMaxInVain) is_asking_ = false;
   return bytes;
 }
 
