@@ -51,15 +51,15 @@ std::optional<std::string> difference(const std::vector<Record>& of_ranks,
     if (a.second.size() != b.second.size()) return a.second.size() < b.second.size();
     return a.second.front() > b.second.front();
   });
-  constexpr std::size_t kMostValues = 4;
+  constexpr std::size_t kMaxValues = 4;
   std::string text = "the " + name + " is ";
-  for (std::size_t i = 0; i < groups.size() && i < kMostValues; ++i) {
+  for (std::size_t i = 0; i < groups.size() && i < kMaxValues; ++i) {
     if (i > 0) text += i + 1 == groups.size() ? " and " : ", ";
     const auto& [value, members] = groups[i];
     text += (value ? in_quotes(*value) : "not given") + " on rank" +
             (members.size() > 1 ? "s " : " ") + list_of(members);
   }
-  if (groups.size() > kMostValues) text += ", ...";
+  if (groups.size() > kMaxValues) text += ", ...";
   return text;
 }
 
@@ -87,7 +87,7 @@ std::optional<Record> record_from(std::string_view bytes) {
 }
 
 std::string list_of(const std::vector<int>& ranks) {
-  constexpr std::size_t kMostParts = 8;
+  constexpr std::size_t kMaxParts = 8;
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t end = i + 1;
@@ -97,8 +97,8 @@ std::string list_of(const std::vector<int>& ranks) {
                     (is_run ? " to " + std::to_string(ranks[end - 1]) : ""));
     i = is_run ? end : i + 1;
   }
-  const bool cut = parts.size() > kMostParts;
-  if (cut) parts.resize(kMostParts);
+  const bool cut = parts.size() > kMaxParts;
+  if (cut) parts.resize(kMaxParts);
   std::string text;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (i > 0) text += !cut && i + 1 == parts.size() ? " and " : ", ";
@@ -108,7 +108,7 @@ std::string list_of(const std::vector<int>& ranks) {
 }
 
 std::optional<std::string> find_disagreement(const std::vector<Record>& of_ranks) {
-  constexpr int kMostNames = 3;
+  constexpr int kMaxNames = 3;
   std::vector<std::string> names;
   for (const Record& record : of_ranks) {
     for (const auto& [name, value] : record) {
@@ -120,7 +120,7 @@ std::optional<std::string> find_disagreement(const std::vector<Record>& of_ranks
   for (const std::string& name : names) {
     const auto different = difference(of_ranks, name);
     if (!different) continue;
-    if (++told > kMostNames) {
+    if (++told > kMaxNames) {
       text += "; and more";
       break;
     }

@@ -18,7 +18,7 @@ constexpr int kMantissaBits = 52;
 /// Exponent of the lowest bit that a double can have.
 constexpr int kLowestExponent = -1074;
 /// Largest number of additions, of up to 33 bits each, before a word's carry must be propagated.
-constexpr std::uint32_t kMostAdditions = 1U << 29;
+constexpr std::uint32_t kMaxAdditions = 1U << 29;
 
 bool bit_of(const ExactSum::Words& words, int bit) {
   return ((words[static_cast<std::size_t>(bit / kWordBits)] >> (bit % kWordBits)) & 1) != 0;
@@ -72,7 +72,7 @@ void ExactSum::add(double value) noexcept {
   words_[word] += sign * static_cast<std::int64_t>(low & (kWord - 1));
   words_[word + 1] += sign * static_cast<std::int64_t>((low >> kWordBits) + (high & (kWord - 1)));
   words_[word + 2] += sign * static_cast<std::int64_t>(high >> kWordBits);
-  if (++since_carry_ == kMostAdditions) carry();
+  if (++since_carry_ == kMaxAdditions) carry();
 }
 
 void ExactSum::carry() noexcept {

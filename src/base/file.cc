@@ -400,8 +400,8 @@ void sync_directory_of(const std::string& path) {
 
 std::string behind_links(std::string path) {
   path = at_home(std::move(path));
-  constexpr int kMostLinks = 40;  // the kernel's limit
-  for (int i = 0; i < kMostLinks; ++i) {
+  constexpr int kMaxLinks = 40;  // the kernel's limit
+  for (int i = 0; i < kMaxLinks; ++i) {
     std::string target(PATH_MAX, '\0');
     const ssize_t size = ::readlink(path.c_str(), target.data(), target.size());
     if (size < 0) {

@@ -71,8 +71,8 @@ void append_escape(std::string& out, std::string_view& rest) {
 
 /// Returns the token in quotes, cut to 40 bytes, without escaping.
 std::string quoted(std::string_view token) {
-  constexpr std::size_t kMost = 40;
-  return "'" + std::string(token.substr(0, kMost)) + (token.size() > kMost ? "...'" : "'");
+  constexpr std::size_t kMax = 40;
+  return "'" + std::string(token.substr(0, kMax)) + (token.size() > kMax ? "...'" : "'");
 }
 
 /// For a number outside the range of double: true if it is too large, false if it is too small.
@@ -105,11 +105,11 @@ void JsonReader::fail(std::size_t offset, std::string what) {
 
 void JsonReader::refuse(std::string_view where) const {
   if (at_ >= text_.size()) fail(text_.size(), "it ends " + std::string(where));
-  constexpr std::size_t kMost = 20;
+  constexpr std::size_t kMax = 20;
   const auto goes_on = [](char c) {
     return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '+' || c == '_';
   };
-  std::string_view token = text_.substr(at_, kMost);
+  std::string_view token = text_.substr(at_, kMax);
   std::size_t size = 0;
   while (size < token.size() && goes_on(token[size])) ++size;
   if (size == 0) {  // use one UTF-8 character, or one byte

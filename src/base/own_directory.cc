@@ -123,7 +123,7 @@ bool may_be_written_by_others(const File& file) {
 }
 
 bool may_be_replaced_by_others(const std::string& path) {
-  constexpr int kMostLinks = 40;  // the kernel's limit
+  constexpr int kMaxLinks = 40;  // the kernel's limit
   int links = 0;
   std::string at = "/";
   std::deque<std::string> left =
@@ -144,8 +144,8 @@ bool may_be_replaced_by_others(const std::string& path) {
       continue;
     }
     char target[PATH_MAX] = {};
-    if (++links > kMostLinks || ::readlink(next.c_str(), target, sizeof target - 1) < 0) {
-      throw_errno(links > kMostLinks ? ELOOP : errno, "cannot follow the link", next);
+    if (++links > kMaxLinks || ::readlink(next.c_str(), target, sizeof target - 1) < 0) {
+      throw_errno(links > kMaxLinks ? ELOOP : errno, "cannot follow the link", next);
     }
     if (target[0] == '/') at = "/";
     const std::deque<std::string> names = names_of(target);

@@ -19,7 +19,7 @@
 namespace shardwise::detail {
 namespace {
 
-constexpr int kMostRanks = 1 << 24;
+constexpr int kMaxRanks = 1 << 24;
 constexpr const char* kNoRanks = "cannot determine the ranks";
 constexpr const char* kNoMeeting = "cannot determine where the ranks meet";
 
@@ -113,7 +113,7 @@ std::vector<int> tasks_of_nodes(const std::string& name, const std::string& text
     const auto tasks = parse_int64(part.substr(0, bracket));
     const auto times =
         repeats ? parse_int64(part.substr(bracket + 2, part.size() - bracket - 3)) : 1;
-    const auto most = static_cast<std::int64_t>(kMostRanks);
+    const auto most = static_cast<std::int64_t>(kMaxRanks);
     if (!tasks || !times || *tasks < 0 || *tasks > most || *times < 1 ||
         *times > most - static_cast<std::int64_t>(nodes.size())) {
       throw_layout(name, text);
@@ -140,7 +140,7 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
     // The variable may describe the whole job instead of this step.
     if (sum != world_size) continue;
     if (nodes.size() == 1) return nodes[0];
-    const auto node = env.number("SLURM_NODEID", 0, kMostRanks);
+    const auto node = env.number("SLURM_NODEID", 0, kMaxRanks);
     if (!node) continue;
     if (*node >= static_cast<int>(nodes.size()) || nodes[static_cast<std::size_t>(*node)] == 0) {
       throw_environment(kNoRanks, env.both("SLURM_NODEID", name),
@@ -148,8 +148,8 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
     }
     return nodes[static_cast<std::size_t>(*node)];
   }
-  const auto num_nodes = env.number("SLURM_STEP_NUM_NODES", 1, kMostRanks);
-  if ((num_nodes ? num_nodes : env.number("SLURM_NNODES", 1, kMostRanks)) == 1) return world_size;
+  const auto num_nodes = env.number("SLURM_STEP_NUM_NODES", 1, kMaxRanks);
+  if ((num_nodes ? num_nodes : env.number("SLURM_NNODES", 1, kMaxRanks)) == 1) return world_size;
   return std::nullopt;
 }
 
@@ -189,11 +189,10 @@ void require_own_variables(const Reader& env) {
     if (names.launcher == Launcher::kVariables || !env.has(names.rank)) continue;
     const bool is_slurm = names.launcher == Launcher::kSlurm;
     const char* const size_name = is_slurm ? "SLURM_STEP_NUM_TASKS" : names.world_size;
-    const auto size = env.number(size_name, 1, kMostRanks);
+    const auto size = env.number(size_name, 1, kMaxRanks);
     if (!size || *size == 1) continue;
-    const bool same_size = env.number("WORLD_SIZE", 1, kMostRanks) == size;
-    const bool same_rank =
-        env.number("RANK", 0, kMostRanks) == env.number(names.rank, 0, kMostRanks);
+    const bool same_size = env.number("WORLD_SIZE", 1, kMaxRanks) == size;
+    const bool same_rank = env.number("RANK", 0, kMaxRanks) == env.number(names.rank, 0, kMaxRanks);
     if (same_size && same_rank) continue;
     throw_environment(kNoRanks,
                       same_size ? env.both("RANK", names.rank) : env.both("WORLD_SIZE", size_name),
@@ -205,8 +204,8 @@ void require_own_variables(const Reader& env) {
 /// Returns the local rank under torchrun. LOCAL_RANK does not always state it: with the option for
 /// virtual local ranks, torchrun sets it to 0 in every process.
 int rank_on_torchrun_node(const Reader& env, int rank, int local_rank, int local_size, int world) {
-  const auto node = env.number("GROUP_RANK", 0, kMostRanks);
-  const auto num_nodes = env.number("GROUP_WORLD_SIZE", 1, kMostRanks);
+  const auto node = env.number("GROUP_RANK", 0, kMaxRanks);
+  const auto num_nodes = env.number("GROUP_WORLD_SIZE", 1, kMaxRanks);
   if (local_rank != 0 || !node || !num_nodes) return local_rank;
   if (static_cast<std::int64_t>(*num_nodes) * local_size != world) return local_rank;
   const std::int64_t place = rank - static_cast<std::int64_t>(*node) * local_size;
@@ -336,8 +335,8 @@ RankEnvironment rank_environment(const Environment& get) {
     if (names.launcher == Launcher::kVariables && !env.has("TORCHELASTIC_RUN_ID")) {
       found.launcher = "variables set by hand";
     }
-    found.world_size = env.required(names, names.world_size, 1, kMostRanks);
-    found.rank = env.required(names, names.rank, 0, kMostRanks);
+    found.world_size = env.required(names, names.world_size, 1, kMaxRanks);
+    found.rank = env.required(names, names.rank, 0, kMaxRanks);
     if (found.rank >= found.world_size) {
       throw_environment(kNoRanks, env.both(names.rank, names.world_size),
                         "ranks are numbered from 0 to the world size minus 1");
@@ -401,8 +400,8 @@ std::string launching_process(std::string_view rank_variable, int process) {
   constexpr std::size_t kStartTime = 19;
   const std::string wanted = std::string(rank_variable) + "=";
   std::string pid = std::to_string(process == 0 ? ::getpid() : process);
-  constexpr int kMostAncestors = 64;
-  for (int i = 0; i < kMostAncestors && pid != "0"; ++i) {
+  constexpr int kMaxAncestors = 64;
+  for (int i = 0; i < kMaxAncestors && pid != "0"; ++i) {
     const std::vector<std::string> stat = detail::process_stat(pid);
     if (stat.size() <= kStartTime) return {};
     if (i == 0) {  // start at the parent

@@ -98,10 +98,10 @@ std::string escaped(std::string_view bytes) {
 }
 
 std::string in_quotes(std::string_view bytes) {
-  constexpr std::size_t kMost = 200;
-  if (bytes.size() <= kMost) return "'" + escaped(bytes) + "'";
-  return "'" + escaped(bytes.substr(0, kMost / 2)) + "..." +
-         escaped(bytes.substr(bytes.size() - kMost / 2)) + "'";
+  constexpr std::size_t kMax = 200;
+  if (bytes.size() <= kMax) return "'" + escaped(bytes) + "'";
+  return "'" + escaped(bytes.substr(0, kMax / 2)) + "..." +
+         escaped(bytes.substr(bytes.size() - kMax / 2)) + "'";
 }
 
 std::string hex(std::string_view bytes) {

@@ -88,7 +88,7 @@ constexpr std::size_t kDotRows = 4;
 constexpr std::size_t kDotBlock = 32;
 static_assert(kRowGroup % kDotRows == 0);
 /// Maximum number of steps whose weights stay in registers from row to row.
-constexpr std::size_t kMostKept = 3;
+constexpr std::size_t kMaxKept = 3;
 
 /// The contribution of four taps to eight bytes of the result, one byte per lane. It consists of
 /// the pixels' positions among 32 bytes of the row, and of their weights.
@@ -291,7 +291,7 @@ void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t n
       const __m256i bytes = dot_bytes<kIsClose>(row, lower[i], upper[i]);
       sum.add(_mm256_permutexvar_epi8(places[i], bytes), low[i], mid[i], high[i]);
     }
-    if constexpr (kKept == kMostKept) {
+    if constexpr (kKept == kMaxKept) {
       for (std::size_t i = kKept; i < num_steps; ++i) {
         const DotStep& step = steps[i];
         const __m256i bytes = dot_bytes<kIsClose>(row, step.begin[0], step.begin[1]);
@@ -347,11 +347,11 @@ inline bool dot_resize_across(const std::uint8_t* in, std::size_t in_stride, std
                               std::size_t out_stride, AcrossScratch& scratch) {
   if (!DotPlan::fits(in_width)) return false;
   const DotPlan plan(taps, in_width, scratch);
-  constexpr decltype(&dot_resize_rows<true, 1>) kClose[kMostKept] = {
+  constexpr decltype(&dot_resize_rows<true, 1>) kClose[kMaxKept] = {
       dot_resize_rows<true, 1>, dot_resize_rows<true, 2>, dot_resize_rows<true, 3>};
-  constexpr decltype(&dot_resize_rows<true, 1>) kPairs[kMostKept] = {
+  constexpr decltype(&dot_resize_rows<true, 1>) kPairs[kMaxKept] = {
       dot_resize_rows<false, 1>, dot_resize_rows<false, 2>, dot_resize_rows<false, 3>};
-  const std::size_t kept = std::min(plan.num_steps(), kMostKept);
+  const std::size_t kept = std::min(plan.num_steps(), kMaxKept);
   (plan.is_close() ? kClose : kPairs)[kept - 1](in, in_stride, num_rows, plan, out, out_stride);
   return true;
 }
@@ -362,7 +362,7 @@ struct RowQuad {
   DotWeights weights;
 };
 
-constexpr std::size_t kMostRowQuads = 8;
+constexpr std::size_t kMaxRowQuads = 8;
 
 /// The weights of a RowQuad, repeated in every lane.
 struct DotFactors {
@@ -426,7 +426,7 @@ void dot_blend_quads(const RowQuad* quads, std::size_t num_quads, std::size_t si
     ColumnSums sums;
     HWY_UNROLL(3)
     for (std::size_t q = 0; q < kKept; ++q) sums.add(quads[q], at);
-    if constexpr (kKept == kMostKept) {
+    if constexpr (kKept == kMaxKept) {
       for (std::size_t q = kKept; q < num_quads; ++q) sums.add(quads[q], at);
     }
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + at), sums.bytes());
@@ -437,8 +437,8 @@ void dot_blend_quads(const RowQuad* quads, std::size_t num_quads, std::size_t si
 inline bool dot_blend_rows(const RowPair* pairs, std::size_t num_pairs, std::size_t size,
                            std::uint8_t* out) {
   const std::size_t num_quads = (num_pairs + 1) / 2;
-  if (num_quads > kMostRowQuads) return false;
-  RowQuad quads[kMostRowQuads];
+  if (num_quads > kMaxRowQuads) return false;
+  RowQuad quads[kMaxRowQuads];
   for (std::size_t i = 0; i < 2 * num_quads; ++i) {
     const RowPair& pair = pairs[std::min(i, num_pairs - 1)];
     RowQuad& quad = quads[i / 2];
@@ -449,9 +449,9 @@ inline bool dot_blend_rows(const RowPair* pairs, std::size_t num_pairs, std::siz
       if (i < num_pairs) quad.weights.set(place, joined_weight(pair.low, pair.high, k != 0));
     }
   }
-  constexpr decltype(&dot_blend_quads<1>) kByQuads[kMostKept] = {
+  constexpr decltype(&dot_blend_quads<1>) kByQuads[kMaxKept] = {
       dot_blend_quads<1>, dot_blend_quads<2>, dot_blend_quads<3>};
-  kByQuads[std::min(num_quads, kMostKept) - 1](quads, num_quads, size, out);
+  kByQuads[std::min(num_quads, kMaxKept) - 1](quads, num_quads, size, out);
   return true;
 }
 

@@ -89,11 +89,11 @@ class JpegMarkers {
 /// Inflates as much of `bytes` as possible. Returns an empty text if they are damaged, or inflate
 /// to more than 1 MiB.
 std::string inflated(std::string_view bytes) {
-  constexpr std::size_t kMost = std::size_t{1} << 20;
-  constexpr std::size_t kMostRatio = 1032;  // zlib's maximum ratio
+  constexpr std::size_t kMax = std::size_t{1} << 20;
+  constexpr std::size_t kMaxRatio = 1032;  // zlib's
   z_stream stream{};
   if (inflateInit(&stream) != Z_OK) return {};
-  std::string text(std::min(kMost, bytes.size() * kMostRatio) + 1, '\0');
+  std::string text(std::min(kMax, bytes.size() * kMaxRatio) + 1, '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
   stream.avail_in = static_cast<uInt>(bytes.size());
   stream.next_out = reinterpret_cast<Bytef*>(text.data());
@@ -102,7 +102,7 @@ std::string inflated(std::string_view bytes) {
   const std::size_t size = text.size() - stream.avail_out;
   inflateEnd(&stream);
   const bool is_whole = result == Z_STREAM_END || result == Z_BUF_ERROR;
-  text.resize(is_whole && size <= kMost ? size : 0);
+  text.resize(is_whole && size <= kMax ? size : 0);
   return text;
 }
 

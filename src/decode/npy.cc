@@ -159,13 +159,13 @@ class HeaderText {
 /// Returns the number of items. The overflow check ignores dimensions of size 0, because strides
 /// must not overflow either.
 std::uint64_t checked_items(const NpyHeader& header) {
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t product = header.item_bytes;
   bool is_empty = false;
   for (const std::int64_t size : header.shape) {
     if (size == 0) {
       is_empty = true;
-    } else if (static_cast<std::uint64_t>(size) > kMost / product) {
+    } else if (static_cast<std::uint64_t>(size) > kMax / product) {
       throw DecodeFailure("npy: the shape has too many elements");
     } else {
       product *= static_cast<std::uint64_t>(size);

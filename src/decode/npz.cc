@@ -68,7 +68,7 @@ std::string read_npz(std::string_view bytes, std::string_view array, std::uint64
   const std::string wanted = std::string(array) + ".npy";
   std::optional<std::string> found;
   std::string others;
-  constexpr std::size_t kMostNamed = 1000;  // maximum number of characters in the list
+  constexpr std::size_t kMaxNamed = 1000;  // characters
   for (archive_entry* entry = nullptr;;) {
     const int result = archive_read_next_header(reader.get(), &entry);
     if (result == ARCHIVE_EOF) break;
@@ -80,7 +80,7 @@ std::string read_npz(std::string_view bytes, std::string_view array, std::uint64
       found = read_member(reader.get(), array, max_bytes);
     }
     if (name.ends_with(".npy")) name.remove_suffix(4);
-    if (others.size() < kMostNamed) others += (others.empty() ? "" : ", ") + escaped(name);
+    if (others.size() < kMaxNamed) others += (others.empty() ? "" : ", ") + escaped(name);
   }
   if (found) return *std::move(found);
   throw DecodeFailure("npz: it has no array " + in_quotes(array) + "; its arrays are " + others);

@@ -71,8 +71,8 @@ void IndexFiles::check_table() {
     damaged("it belongs to another catalogue");
   }
   // The header's checksum matches. But its writer may be hostile, or the file may be truncated.
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
-  if (h.file_bytes != bytes.size() || h.num_shards >= kMost || h.num_samples >= kMost ||
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 40;
+  if (h.file_bytes != bytes.size() || h.num_shards >= kMax || h.num_samples >= kMax ||
       h.hint_shift > 40 || h.key_bucket_bits > 36 || h.directory_offset % 8 != 0 ||
       h.hint_offset % 8 != 0 || h.keys_offset % 8 != 0) {
     damaged("its sections do not fit");

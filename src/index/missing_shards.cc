@@ -19,9 +19,9 @@ bool is_missing(const Index::Shard& shard) {
 }
 
 std::string count_missing_shards(const Index& index) {
-  constexpr std::uint64_t kMost = 1000;
+  constexpr std::uint64_t kMax = 1000;
   const std::uint64_t num_shards = index.num_shards();
-  const std::uint64_t num_looked_at = std::min(num_shards, kMost);
+  const std::uint64_t num_looked_at = std::min(num_shards, kMax);
   std::uint64_t num_missing = 0;
   for (std::uint64_t i = 0; i < num_looked_at; ++i) {
     const std::uint64_t rest = num_shards % num_looked_at;

@@ -85,8 +85,8 @@ void append_array(std::string& out, const std::vector<T>& values) {
 }  // namespace
 
 void SegmentBuilder::begin_sample(std::string_view key) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
-  if (keys_.size() + key.size() > kMost || samples_.size() + 1 >= kMost) {
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint32_t>::max();
+  if (keys_.size() + key.size() > kMax || samples_.size() + 1 >= kMax) {
     throw CorruptShard("the shard has too many samples", in_quotes(shard_),
                        "split the shard; an index holds up to 4 GiB of keys per shard");
   }

@@ -26,14 +26,14 @@ using detail::RowSlots;
 using Layout = ColumnMaker::Layout;
 
 /// Largest number of samples in a call of make_rows().
-constexpr std::size_t kMostRows = detail::SampleCursor::kMaxRun;
+constexpr std::size_t kMaxRows = detail::SampleCursor::kMaxRun;
 
 /// One field of each of several samples, read from the mapped shards.
 class FieldRun {
  public:
   /// Finds the fields. Returns true if each sample has one and all samples are mapped.
   [[nodiscard]] bool find(std::span<const Sample> samples, const FieldChoice& fields) {
-    if (samples.size() > kMostRows || fields.names().empty()) return false;
+    if (samples.size() > kMaxRows || fields.names().empty()) return false;
     detail::FieldPlace last;
     for (const Sample& sample : samples) {
       const auto place = detail::SampleAccess::find(sample, fields.names(), last);
@@ -48,14 +48,14 @@ class FieldRun {
   /// Copies the field of sample i to `to(i)`. Returns false if a field cannot be read.
   template <class To>
   [[nodiscard]] bool copy(To&& to) const {
-    std::array<detail::MappedCopy, kMostRows> copies;
+    std::array<detail::MappedCopy, kMaxRows> copies;
     for (std::size_t i = 0; i < size_; ++i)
       copies[i] = {to(i), fields_[i].data(), fields_[i].size()};
     return detail::copy_mapped(std::span(copies.data(), size_), detail::Look::kOnceATick);
   }
 
  private:
-  std::array<std::string_view, kMostRows> fields_;
+  std::array<std::string_view, kMaxRows> fields_;
   std::size_t size_ = 0;
 };
 
@@ -178,13 +178,13 @@ class IntegerColumn final : public ColumnMaker {
   [[nodiscard]] bool makes_rows() const override { return !takes_long(); }
   [[nodiscard]] bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
                                std::size_t& bytes) const override {
-    constexpr std::size_t kMostDigits = 32;
+    constexpr std::size_t kMaxDigits = 32;
     FieldRun run;
     if (!run.find(samples, fields_)) return false;
     for (const std::string_view field : run.fields()) {
-      if (field.size() > kMostDigits) return false;
+      if (field.size() > kMaxDigits) return false;
     }
-    std::array<std::array<char, kMostDigits>, kMostRows> texts;
+    std::array<std::array<char, kMaxDigits>, kMaxRows> texts;
     if (!run.copy([&](std::size_t i) { return texts[i].data(); })) return false;
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::string_view text(texts[i].data(), run.fields()[i].size());

@@ -67,9 +67,9 @@ void require_names(const Loader::Options& options) {
 /// Makes a sampler for the beginning of epoch 0. Errors: InvalidArgument if an option is invalid.
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
                                      const RankOptions& ranks) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 24;
   check_numbers(options);
-  if (ranks.batch_size < 1 || ranks.batch_size > kMost) {
+  if (ranks.batch_size < 1 || ranks.batch_size > kMax) {
     throw InvalidOption("the batch size is out of range", std::to_string(options.batch_size),
                         "choose 1 to 16,777,216");
   }

@@ -20,10 +20,10 @@ namespace {
 /// Converts a column's numbers to lengths. Errors: InvalidArgument, with the sample's number.
 std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
                                       const std::string& column) {
-  constexpr double kMost = 4503599627370496.0;  // 2^52
+  constexpr double kMax = 4503599627370496.0;  // 2^52
   std::vector<std::uint64_t> lengths(numbers.size());
   for (std::size_t i = 0; i < numbers.size(); ++i) {
-    if (!(numbers[i] >= 0 && numbers[i] <= kMost)) {
+    if (!(numbers[i] >= 0 && numbers[i] <= kMax)) {
       throw InvalidArgument("a value is not a length",
                             "sample " + std::to_string(i) + ", column " + in_quotes(column) + ": " +
                                 std::to_string(numbers[i]),

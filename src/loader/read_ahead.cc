@@ -19,7 +19,7 @@ constexpr std::size_t kRowsALook = 64;
 /// Once this many samples were requested without a disk read, the data counts as cached. The number
 /// is larger than a usual chunk, because reading the first samples of a chunk may bring the whole
 /// chunk into memory.
-constexpr std::size_t kMostInVain = 2048;
+constexpr std::size_t kMaxInVain = 2048;
 
 /// Returns a number that grows when this thread reads from disk, or waits for a read by another.
 std::int64_t disk_reads_of_thread() noexcept {
@@ -116,7 +116,7 @@ std::uint64_t ReadAheadSource::ask(const BatchPlan& plan) {
   }
   const bool was_in_vain = std::exchange(reads_before, disk_reads_of_thread()) == reads_before;
   asked_in_vain_ = was_in_vain ? asked_in_vain_ + plan.samples.size() : 0;
-  if (asked_in_vain_ >= kMostInVain) is_asking_ = false;
+  if (asked_in_vain_ >= kMaxInVain) is_asking_ = false;
   return bytes;
 }
 

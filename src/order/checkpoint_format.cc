@@ -16,8 +16,8 @@ namespace {
 
 /// Limit on the text before the values. The largest realistic text has a token that leaves out a
 /// million samples.
-constexpr std::uint64_t kMostBeforeValues = 64 << 20;
-constexpr std::size_t kMostNameBytes = 1000;
+constexpr std::uint64_t kMaxBeforeValues = 64 << 20;
+constexpr std::size_t kMaxNameBytes = 1000;
 
 struct Front {
   CheckpointContent content;         // without the bytes of its parts
@@ -129,7 +129,7 @@ void require_part_name(std::string_view name) {
   const bool is_plain = std::all_of(name.begin(), name.end(), [](char c) {
     return static_cast<unsigned char>(c) > ' ' && c != '\x7f';
   });
-  if (is_plain && !name.empty() && name.size() <= kMostNameBytes) return;
+  if (is_plain && !name.empty() && name.size() <= kMaxNameBytes) return;
   throw InvalidArgument("the name of the value is not valid", in_quotes(name),
                         "names have 1 to 1000 bytes, and no spaces or control characters");
 }
@@ -168,7 +168,7 @@ CheckpointContent parse_checkpoint(std::string_view bytes, const std::string& pa
 ResumeToken read_checkpoint_token(const std::string& path) {
   const File file = File::open_read(path);
   const std::uint64_t size = file_identity(file.fd(), path).size_bytes;
-  std::string bytes(std::min(kMostBeforeValues, size), '\0');
+  std::string bytes(std::min(kMaxBeforeValues, size), '\0');
   bytes.resize(file.read_at(0, bytes.data(), bytes.size()));
   const Front front = parse_front(bytes, path);
   require_length(front, size, path);

@@ -219,12 +219,12 @@ namespace {
 void require_no_loss(const ResumeToken& token, const ResumeToken::OrderSpec& here) {
   const std::vector<std::string> open = detail::open_passes(token.spec, token.epoch);
   if (open.empty() || detail::open_passes(here, token.epoch).empty()) return;
-  constexpr std::size_t kMostShown = 4;
+  constexpr std::size_t kMaxShown = 4;
   std::string text = "epoch " + std::to_string(token.epoch) + " begins where ";
-  for (std::size_t i = 0; i < open.size() && i < kMostShown; ++i) {
+  for (std::size_t i = 0; i < open.size() && i < kMaxShown; ++i) {
     text += (i == 0 ? "" : ", ") + open[i];
   }
-  text += open.size() > kMostShown ? ", ... have been read: " : " have been read: ";
+  text += open.size() > kMaxShown ? ", ... have come: " : " have come: ";
   throw Mismatch("the order cannot change in the middle of a pass over the data",
                  text + difference(token.spec, here),
                  "resume with the token's order, or start a new run without the token");

@@ -11,30 +11,29 @@
 namespace shardwise::detail {
 namespace {
 
-constexpr std::int64_t kMostFrames = 65'536;
-constexpr std::int64_t kMostEvery = std::int64_t{1} << 24;
-constexpr double kMostSeconds = 1e6;
+constexpr std::int64_t kMaxFrames = 65'536;
+constexpr std::int64_t kMaxEvery = std::int64_t{1} << 24;
+constexpr double kMaxSeconds = 1e6;
 
 void require(bool holds, const std::string& what, const std::string& remedy) {
   if (!holds) throw InvalidArgument("cannot make clips: " + what, {}, remedy);
-}
-
-void require_range(double begin, double end) {
-  require(begin < end,
-          "the range of times is [" + std::to_string(begin) + ", " + std::to_string(end) + ") s",
-          "give a beginning, and an end after it");
 }
 
 std::string text_of(double begin, double end) {
   return "[" + std::to_string(begin) + ", " + std::to_string(end) + ") s";
 }
 
+void require_range(double begin, double end) {
+  require(begin < end, "the range of times is " + text_of(begin, end),
+          "give its beginning, and an end behind it");
+}
+
 }  // namespace
 
 void require_clip(const Column::VideoClip& clip) {
-  require(clip.frames >= 1 && clip.frames <= kMostFrames,
-          "frames is " + std::to_string(clip.frames), "choose 1 to 65,536");
-  require(clip.every >= 0 && clip.every <= kMostEvery, "every is " + std::to_string(clip.every),
+  require(clip.frames >= 1 && clip.frames <= kMaxFrames, "frames is " + std::to_string(clip.frames),
+          "choose 1 to 65,536");
+  require(clip.every >= 0 && clip.every <= kMaxEvery, "every is " + std::to_string(clip.every),
           "choose 1 to 16,777,216, or 0 to spread the frames evenly");
   require(clip.every > 0 || clip.start == Column::ClipStart::kFirst,
           "start has no effect with every = 0, which spreads the frames over the whole range",
@@ -44,7 +43,7 @@ void require_clip(const Column::VideoClip& clip) {
 
 void require_clip(const Column::AudioClip& clip) {
   require_audio_format(clip.sample_rate, clip.channels);
-  require(clip.seconds >= 0 && clip.seconds <= kMostSeconds,
+  require(clip.seconds >= 0 && clip.seconds <= kMaxSeconds,
           "seconds is " + std::to_string(clip.seconds), "choose up to 1,000,000, or 0 for all");
   require(clip.seconds > 0 || clip.start == Column::ClipStart::kFirst,
           "start has no effect without seconds, which takes all of the range",
