@@ -231,7 +231,11 @@ void add_batches(nb::module_& module) {
       "0 in the last steps of a rank whose samples ended before those of others. All arrays have "
       "the same rows, except packed ones (see ByLength). ``dict(batch)`` has all arrays.\n\n"
       "Memory: another batch reuses it when this batch and all its arrays are gone. End every read "
-      "that Python does not see before that, e.g. a copy to a GPU with non_blocking=True.")
+      "that Python does not see before that, e.g. a copy to a GPU with non_blocking=True.\n\n"
+      "It is a collections.abc.Mapping of names to columns. Only len() differs: it counts rows, as "
+      "of a table. ``len(batch.keys())`` is the number of columns. Code that rebuilds a mapping by "
+      "its type, ``type(batch)({...})``, gets that dict.")
+      .def(nb::new_(&rebuilt), "columns"_a)
       .def("__len__", [](const BatchObject& self) { return self.batch.size(); })
       .def(
           "__getitem__",

@@ -274,7 +274,13 @@ void add_caches(nb::module_& module) {
           },
           "max_bytes"_a,
           "Removes the least recently used shards until the others take at most ``max_bytes``. "
-          "Shards in use stay. Returns the removed bytes.");
+          "Shards in use stay. Returns the removed bytes.")
+      .def("__repr__", [](const CacheObject& self) {
+        return "<shardwise.ShardCache " +
+               nb::cast<std::string>(nb::repr(name_object(self.cache->options().directory))) +
+               ": " + std::to_string(self.cache->used_bytes()) + " of " +
+               std::to_string(self.cache->options().budget_bytes) + " bytes>";
+      });
   module.def(
       "without_secrets",
       [](const NameArgument& place) { return name_object(without_secrets(place.bytes)); },

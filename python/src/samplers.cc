@@ -587,9 +587,12 @@ void add_samplers(nb::module_& module) {
           "sampler"_a, "words"_a = nb::none(),
           nb::sig("def prove(self, sampler: Sampler, words: collections.abc.Sequence[int] | None "
                   "= None) -> str"),
-          "Proves the sampler's whole epoch: \"epoch 3: 20000 samples, each exactly once: "
+          "Proves the sampler's whole epoch: \"epoch 3: 20,000 samples, each exactly once: "
           "proven\". words: sums of words() over all ranks; by default those of this Audit. "
-          "Raises NotExact, which names missing and repeated samples.");
+          "Raises NotExact, which names missing and repeated samples.")
+      .def("__repr__", [](const EpochAudit& self) {
+        return "<shardwise.Audit of " + std::to_string(self.sum().count) + " delivered samples>";
+      });
 
   module.def("ranks_of_launcher", &ranks_of_launcher,
              nb::sig("def ranks_of_launcher() -> tuple[int, int]"),

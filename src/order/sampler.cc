@@ -224,7 +224,7 @@ void require_no_loss(const ResumeToken& token, const ResumeToken::OrderSpec& her
   for (std::size_t i = 0; i < open.size() && i < kMaxShown; ++i) {
     text += (i == 0 ? "" : ", ") + open[i];
   }
-  text += open.size() > kMaxShown ? ", ... have come: " : " have come: ";
+  text += open.size() > kMaxShown ? ", ... have been read: " : " have been read: ";
   throw Mismatch("the order cannot change in the middle of a pass over the data",
                  text + difference(token.spec, here),
                  "resume with the token's order, or start a new run without the token");

@@ -25,7 +25,7 @@ std::string text_of(double begin, double end) {
 
 void require_range(double begin, double end) {
   require(begin < end, "the range of times is " + text_of(begin, end),
-          "give its beginning, and an end behind it");
+          "give a beginning, and an end after it");
 }
 
 }  // namespace
