@@ -20,26 +20,30 @@ class StepSample(NamedTuple):
     """A sample that a rank has in a step."""
 
     rank: int
+    """The rank, from 0."""
     place: int
-    """In the batch, from 0."""
+    """The sample's place in the batch, from 0."""
     sample: int
-    """Its number in the data set, or in the mixture."""
+    """The sample's number in the data set, or in the mixture."""
     key: Union[str, None]
-    """None if the data is only a length."""
-    shard: Union[str, None]
-    """Path or URL, without what is secret; None if the data is only a length."""
+    """The sample's key; None if the data is only a length."""
+    shard: Union[int, None]
+    """The shard's number in its data set; None if the data is only a length."""
+    url: Union[str, None]
+    """The shard's path or URL, without secrets; None if the data is only a length."""
 
 
 class Delivery(NamedTuple):
     """Where a sample comes. All numbers count from 0."""
 
     rank: int
+    """The rank that gets the sample."""
     step: int
-    """From where the epoch began, or was resumed."""
+    """The step, counted from where the epoch began or was resumed."""
     place: int
-    """In the batch."""
+    """The sample's place in the batch."""
     position: int
-    """In the epoch, over all ranks."""
+    """The sample's position in the epoch, over all ranks."""
 
 
 _Rule = tuple[int, bool, bool]  # of Sampler.batches(); size 0 means: the sampler's own steps
@@ -60,15 +64,16 @@ class _Names:
         self._data = data
         self._shards: dict[int, Any] = {}  # starts and paths, by data set
 
-    def of(self, number: int) -> tuple[Union[str, None], Union[str, None]]:
+    def of(self, number: int) -> tuple[Union[str, None], Union[int, None], Union[str, None]]:
         dataset, local = _part_of(self._data, number)
         if not isinstance(dataset, _core.Dataset):
-            return None, None
+            return None, None, None
         if id(dataset) not in self._shards:
             paths = [_core.without_secrets(shard.path) for shard in dataset.shards]
             self._shards[id(dataset)] = dataset.shard_starts, paths
         starts, paths = self._shards[id(dataset)]
-        return dataset.sample_keys([local])[0], paths[bisect.bisect_right(starts, local) - 1]
+        shard = bisect.bisect_right(starts, local) - 1
+        return dataset.sample_keys([local])[0], shard, paths[shard]
 
 
 def _number_of(data: Any, sample_or_key: Any) -> int:

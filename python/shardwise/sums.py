@@ -20,7 +20,9 @@ class Mean:
     """A mean over all ranks: sums and counts are added first, and divided once."""
 
     sum: float
+    """The sum of the values of all ranks."""
     count: int
+    """The number of values of all ranks."""
 
     @property
     def value(self) -> float:

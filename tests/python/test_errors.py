@@ -264,7 +264,7 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
     sampler = shardwise.Sampler(100_000)
     audit = shardwise.Audit(sampler)
     audit.add([3, 4])
-    with pytest.raises(errors.NotExact, match="at least 99998 missing, 0 repeated$"):
+    with pytest.raises(errors.NotExact, match="at least 99,998 missing, 0 repeated$"):
         audit.prove(sampler)
     with pytest.raises(errors.NotFound, match="the path that was given as root=$"):
         shardwise.open(tmp_path / "b.idx", root=tmp_path / "none")

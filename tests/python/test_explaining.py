@@ -108,7 +108,7 @@ def test_keys_of_a_mixture_and_of_a_view(ds: shardwise.Dataset) -> None:
     mixed = shardwise.mix([ds[:10], ds[50:]])
     found = explain(mixed, Order("sequential"), step=0, batch_size=12)
     assert [one.key for one in found][-3:] == ["000009", "000050", "000051"]
-    assert found[-1].shard == ds[51].shard_path and found[-1].sample == 11
+    assert found[-1].url == ds[51].shard_path and found[-1].sample == 11
     assert when(mixed, Order("sequential"), "000051") == [(0, 11, 0, 11)]
     with pytest.raises(errors.NotFound, match="000020"):
         when(mixed, None, "000020")
@@ -116,7 +116,7 @@ def test_keys_of_a_mixture_and_of_a_view(ds: shardwise.Dataset) -> None:
 
 def test_a_length_has_no_keys() -> None:
     found = explain(10, Order("sequential"), step=1, batch_size=2)
-    assert found == [(0, 0, 2, None, None), (0, 1, 3, None, None)]
+    assert found == [(0, 0, 2, None, None, None), (0, 1, 3, None, None, None)]
     with pytest.raises(errors.InvalidArgument, match="key"):
         when(10, None, "a")
 

@@ -325,7 +325,7 @@ def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Datas
     assert abs(sum(sample < 103 for sample in samples_of(drawn)) - 2000) < 200
     with pytest.raises(errors.InvalidArgument, match="^3 weights for 2 data sets; give one"):
         shardwise.mix([ds, rich], [1, 2, 3])
-    with pytest.raises(errors.InvalidArgument, match="^1 weight for 2 data sets: give one"):
+    with pytest.raises(errors.InvalidArgument, match="^1 weight for 2 data sets; give one"):
         shardwise.mix([ds, rich], [1])
     with pytest.raises(errors.InvalidArgument, match="cannot be mixed in this order"):
         Loader(mixed, columns=[columns.key()], order=Order("resampled"))

@@ -63,7 +63,7 @@ class Chain:
             assert len(batches) == min(taken, left)
             assert loader.steps_left == left - len(batches)
             if taken > left:
-                assert loader.prove().endswith("samples, each exactly once: proven")
+                assert loader.prove().endswith(", each exactly once: proven")
             numbers = [n for batch in batches for n in batch.samples.tolist()]
             return numbers, loader.state_dict()["token"]
 

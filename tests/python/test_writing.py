@@ -112,7 +112,7 @@ def test_bad_samples_are_refused(tmp_path: Path) -> None:
     objects = np.array([object()])
     with pytest.raises(errors.BadField, match="'npz' cannot be stored: the array 'x' has Python objects"):
         sink.write({"__key__": "a", "npz": {"x": objects}})
-    with pytest.raises(errors.BadField, match="'pt' cannot be stored: nothing here encodes a dict"):
+    with pytest.raises(errors.BadField, match="'pt' cannot be stored: .*dict"):
         sink.write({"__key__": "a", "pt": {}})
     sink.write({"__key__": "a", "txt": "x"})
     sink.close()
@@ -343,7 +343,7 @@ LOST: dict[str, tuple[str, Any, str]] = {
     "floats in jpg": ("jpg", Image.new("F", (4, 3), 300), "mode F have more than"),
     "floats in png": ("png", Image.new("F", (4, 3), 300), "cannot write mode F"),
     "17 bits in png": ("png", Image.new("I", (4, 3), 1 << 16), "pixels from 65536 to 65536"),
-    "below 0 in png": ("png", Image.new("I", (4, 3), -1), "pixels from -1 to -1 16 bits"),
+    "below 0 in png": ("png", Image.new("I", (4, 3), -1), "pixels from -1 to -1"),
     **{
         f"frames in {field}": (field, frames(), "it has 2 frames")
         for field in ("jpg", "png", "ppm", "webp")

@@ -275,7 +275,7 @@ def write(
     directory = local_path("directory", directory)
     named = _named_fields(fields)
     require("prefix", prefix, str, "give the beginning of the shards' names, e.g. train")
-    if not path_of(prefix) or "/" in prefix or prefix.startswith("."):
+    if not prefix or "/" in path_of(prefix) or prefix.startswith("."):
         refuse("prefix", prefix, "give the beginning of the shards' names, e.g. train")
     for name, text in (("directory", directory), ("prefix", prefix)):
         if "{" in text or "}" in text:

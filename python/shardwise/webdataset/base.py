@@ -59,6 +59,13 @@ def is_worker() -> bool:
     return data is not None and data.get_worker_info() is not None
 
 
+def base_seed_of_worker() -> int:
+    """The seed that a DataLoader drew for this pass and worker; 0 outside of a worker."""
+    data = sys.modules.get("torch.utils.data")
+    info = None if data is None else data.get_worker_info()
+    return 0 if info is None else int(info.seed)
+
+
 _MAX_WORKERS = 1024
 
 

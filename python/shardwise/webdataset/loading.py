@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Self
@@ -153,22 +154,25 @@ class WebLoader(DataPipeline, FluidInterface):
                 dataset = dataset.compose()
             self._loader = _Loader(dataset, *args[1:], **rest)
             dataset._block = max(1, self._loader.batch_size or 1)
-            dataset._loaded_by = self
+            dataset._loaded_by = weakref.WeakSet([self])
             self.pipeline = [self._loader]
         else:
             self.pipeline = [DataLoader(*args, **kw)]
 
     def compose(self, *args: Any) -> Self:
-        """Returns a copy with these stages appended. The pipeline tells the newest copy of
-        moves."""
+        """Returns a copy with these stages appended. The pipeline tells all copies of moves."""
         result = super().compose(*args)
         if self._loader is not None:
-            self._loader._pipeline._loaded_by = result
+            loaded = self._loader._pipeline
+            loaded._loaded_by = loaded._loaded_by or weakref.WeakSet([self])
+            loaded._loaded_by.add(result)
         return result
 
     def __iter__(self) -> Iterator[Any]:
         loader = self._loader
         given, self._given_before = self._given_before, 0
+        if loader is not None:
+            loader._pipeline._is_loaded = False
         if loader is not None and loader.place_of is not None:
             loader.move_on()  # the previous loop did not reach its end
         return self._counted(self._python_items(), given)
@@ -180,8 +184,8 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next pass. Call it on all ranks."""
-        self._dataset().set_epoch(epoch)
-        self._moved()
+        if self._dataset()._set_epoch(epoch):
+            self._moved()
 
     def _dataset(self) -> DataPipeline:
         if self._loader is None:

@@ -84,11 +84,12 @@ class DataPipeline(Items, PipelineStage):
         self._start: Start | None = None
         self._first_place: Place | None = None
         self._given = self._given_before = 0
+        self._is_loaded = False  # load_state_dict() was called, and no pass began since
         self._is_over = False
         self._block = 1  # number of consecutive items in a loader's batch
         self._stream: Stream | None = None
         self._collapsed: tuple[list[Any], ShardSource] | None = None
-        self._loaded_by: Any = None  # the WebLoader over this pipeline, if any
+        self._loaded_by: Any = None  # a set of the WebLoaders over this pipeline
         for step in args:
             self.pipeline += step if isinstance(step, list) else [] if step is None else [step]
 
@@ -164,6 +165,7 @@ class DataPipeline(Items, PipelineStage):
 
     def __iter__(self) -> Iterator[Any]:
         plan = _plan(self._steps())
+        self._is_loaded = False
         number = self._passes.begin(pytorch_worker_info()[2])
         if plan is None:
             return self._counted(self._python_items(), 0)
@@ -232,9 +234,16 @@ class DataPipeline(Items, PipelineStage):
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next pass. By default passes are numbered from 0. Call it on
-        all ranks."""
+        all ranks. After load_state_dict(), the number of the loaded pass keeps its place."""
+        self._set_epoch(epoch)
+
+    def _set_epoch(self, epoch: int) -> bool:
+        """Returns False if the loaded pass keeps its place."""
+        if self._is_loaded and self._start is not None and self._start.number == epoch:
+            return False
         self._take_start(Start(epoch), 0)
         self._start = None
+        return True
 
     def _stateful(self) -> _Plan:
         """Returns the plan. Raises Unsupported, with the stage's name, if a state would not be
@@ -314,13 +323,15 @@ class DataPipeline(Items, PipelineStage):
             start = Start(start.number + 1)
         is_same = start.number == start_of(parts[0]).number
         self._take_start(start, max(part["items"] for part in parts) if is_same else 0)
+        self._is_loaded = True
 
     def _take_start(self, start: Start, items: int) -> None:
         self._start, self._first_place, self._given_before = start, None, items
+        self._is_loaded = False
         self._stream, self._given, self._is_over = None, items, False
         self._passes.set(start.number)
-        if self._loaded_by is not None:
-            self._loaded_by._moved()
+        for loader in self._loaded_by or ():
+            loader._moved()
 
     def _load_worker(self, plan: _Plan, state: dict[str, Any]) -> None:
         """Moves to a saved position of this worker."""

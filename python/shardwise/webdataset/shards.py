@@ -20,7 +20,7 @@ from ..errors import InvalidArgument, Unsupported
 from ..mixing import MixedDataset
 from ..opening import open as open_dataset
 from ..wids.shards import needs_cache, require_own
-from .base import Items, pytorch_worker_info
+from .base import Items, base_seed_of_worker, pytorch_worker_info
 
 _BUDGET_BYTES = 64 << 30
 _MAX_URLS = 1_000_000
@@ -99,7 +99,12 @@ class SimpleShardList(Items):
 
 
 class ResampledShards(Items):
-    """Draws from a list of shards with replacement, without end."""
+    """Draws from a list of shards with replacement, without end.
+
+    Each rank and worker draws other shards, and each pass draws anew. The draws follow from seed
+    and from torch's base seed, which torch.manual_seed() fixes. With deterministic=True they follow
+    from seed alone.
+    """
 
     def __init__(
         self,
@@ -114,14 +119,18 @@ class ResampledShards(Items):
         super().__init__()
         if nshards is not None or worker_seed is not None:
             raise Unsupported(
-                "ResampledShards draws endlessly, the same on all ranks; leave out nshards and "
-                "worker_seed, and limit a pass by .with_epoch(samples)"
+                "ResampledShards draws endlessly, and each rank and worker by itself; leave out nshards "
+                "and worker_seed, and limit a pass by .with_epoch(samples)"
             )
         self.urls = urls_of(urls)
-        self.seed = seed
+        self.seed, self.deterministic = seed, deterministic
+        self._passes = 0
 
     def __iter__(self) -> Iterator[dict[str, str]]:
-        rng = random.Random(self.seed)
+        rank, _, worker, _ = pytorch_worker_info()
+        base = 0 if self.deterministic else base_seed_of_worker()
+        rng = random.Random(f"{self.seed} {self._passes} {rank} {worker} {base}")
+        self._passes += 1
         while True:
             yield {"url": rng.choice(self.urls)}
 
@@ -182,13 +191,25 @@ def default_cache_dir() -> str:
     return folder
 
 
-def _rounds(sources: list[str]) -> Iterator[list[str]]:
-    """Yields lists without duplicates: a shard that is listed n times is in n of the lists."""
-    times: dict[str, int] = {}
+def _rounds(sources: list[str]) -> list[list[str]]:
+    """Returns lists without duplicates: a file that is listed n times is in n of the lists, even
+    under several names."""
+    rounds: list[dict[Any, str]] = []
     for source in sources:
-        times[source] = times.get(source, 0) + 1
-    for again in range(max(times.values(), default=0)):
-        yield [source for source in times if times[source] > again]
+        file = _identity(source)
+        chosen = next((one for one in rounds if file not in one), None)
+        if chosen is None:
+            rounds.append(chosen := {})
+        chosen[file] = source
+    return [list(one.values()) for one in rounds]
+
+
+def _identity(source: str) -> Any:
+    try:
+        status = os.stat(source)
+    except OSError:  # missing or remote
+        return source
+    return status.st_dev, status.st_ino
 
 
 def _open_what_is_there(sources: list[str], cache: _core.ShardCache | None) -> _core.Dataset:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from .._core import Order, Sampler
@@ -134,17 +135,20 @@ class ShardSource(Items):
         return self._opened
 
     def _open(self, urls: list[str]) -> OpenShards:
-        """Opens the shards. Unless the handler raises, omits unreadable shards and samples."""
+        """Opens the shards. Unless the handler raises, omits unreadable shards and samples. If it
+        ends the pass, the shards end before the first that is not wholly readable."""
         try:
             return OpenShards(urls, self.cache_dir, self.cache_size)
         except (Error, OSError) as error:
-            self.handler(error)
-        readable = [url for url in urls if self._is_readable(url)]
+            if not self.handler(error):
+                whole = list(takewhile(lambda url: self._is_readable(url, False), urls))
+                return OpenShards(whole, self.cache_dir, self.cache_size)
+        readable = [url for url in urls if self._is_readable(url, True)]
         return OpenShards(readable, self.cache_dir, self.cache_size, is_lenient=True)
 
-    def _is_readable(self, url: str) -> bool:
+    def _is_readable(self, url: str, is_lenient: bool) -> bool:
         try:
-            OpenShards([url], self.cache_dir, self.cache_size, is_lenient=True)
+            OpenShards([url], self.cache_dir, self.cache_size, is_lenient)
         except (Error, OSError):
             return False
         return True

@@ -10,6 +10,7 @@ import functools
 import inspect
 import io
 import itertools
+import numbers
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,6 +42,15 @@ class Stage:
         self, f: Callable[..., Iterator[Any]], kind: str, args: Any = (), kw: Any = None
     ) -> None:
         self.f, self.kind, self.args, self.kw = f, kind, args, kw or {}
+        try:
+            given = inspect.signature(f).bind(None, *self.args, **self.kw).arguments
+        except ValueError:  # functions in C may have no signature
+            return
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}") from None
+        for name in ("batchsize", "bufsize"):
+            if f in (_batched, _shuffle) and not isinstance(given.get(name, 1), numbers.Real):
+                raise InvalidArgument(f"{self.name}() takes a number, not {given[name]!r:.60}")
 
     @property
     def name(self) -> str:
@@ -369,12 +379,12 @@ def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
     for batch in data:
         if isinstance(batch, dict):
             lengths = {len(values) for values in batch.values()}
-            if len(lengths) != 1:
+            if len(lengths) > 1:
                 raise InvalidArgument(f"the fields of a batch have different lengths: {lengths}")
-            for place in range(lengths.pop()):
+            for place in range(lengths.pop() if lengths else 0):
                 yield {name: values[place] for name, values in batch.items()}
         elif isinstance(batch, (list, tuple)):
-            for place in range(len(batch[0])):
+            for place in range(len(batch[0]) if batch else 0):
                 yield tuple(values[place] for values in batch)
         else:
             raise InvalidArgument(

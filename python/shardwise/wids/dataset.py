@@ -234,7 +234,8 @@ class ShardListDataset(Generic[T_co]):
             allow_pipe,
         )
         given = None if index is None else path_of(index)
-        data = self._open(sources, given, path_of(index_directory), claims == "check")
+        directory = path_of(index_directory) if index_directory else ""
+        data = self._open(sources, given, directory, claims == "check")
         self._places = _places(data, sources, is_own_index=given is None)
         self.lengths: list[int] = _lengths(self.shards, self._places, claims)
         self.total_length = sum(self.lengths)

@@ -269,6 +269,10 @@ def test_a_loader_hears_what_its_pipeline_is_told(url: str) -> None:
     dataset.set_epoch(1)
     assert [k for keys, _ in batches for k in numbers(keys)] == passes[1]
     mapped = batches.map(lambda batch: batch[0])
+    other = batches.map(lambda batch: batch[1])
+    next(iter(mapped))
+    dataset.set_epoch(2)
+    assert all(one._given == 0 for one in (batches, mapped, other))
     assert [k for keys in mapped for k in numbers(keys)] == passes[2]
     dataset.set_epoch(1)
     state = mapped.state_dict()
@@ -340,6 +344,22 @@ def test_a_pipeline_without_a_loader_has_a_state(url: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_set_epoch_keeps_the_place_of_a_loaded_state(url: str, workers: int) -> None:
+    """A training loop calls it at the beginning of each pass, also of the resumed one."""
+    batches = loader(url, 10, workers)
+    batches.set_epoch(1)
+    before = [numbers(keys) for keys, _ in islice(batches, 5)]
+    state = batches.state_dict()
+    for made in (loader(url, 10, workers), pipeline(url, 10)):
+        made.load_state_dict(state)
+        made.set_epoch(1)
+        rest = [numbers(keys) for keys, _ in made]
+        assert sorted(sum(before + rest, [])) == list(range(NUM_SAMPLES))
+        made.set_epoch(1)  # the pass was begun: now it is a new one
+        assert sorted(sum((numbers(keys) for keys, _ in made), [])) == list(range(NUM_SAMPLES))
+
+
 def test_states_of_other_data_or_orders_are_refused(url: str) -> None:
     batches = loader(url, 10, 0)
     next(iter(batches))
@@ -349,7 +369,7 @@ def test_states_of_other_data_or_orders_are_refused(url: str) -> None:
     one = url.replace("{000000..000002}", "000000")
     with pytest.raises(Mismatch):
         loader(one, 10, 0).load_state_dict(state)
-    with pytest.raises(InvalidArgument, match="no state"):
+    with pytest.raises(InvalidArgument, match="not a state"):
         batches.load_state_dict({"token": "sw2.x"})
     with rank_of(0, 2):
         half = loader(url, 10, 0)

@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -122,6 +123,38 @@ def test_handlers_leave_out_a_shard_that_has_gone_since_it_was_opened(url: str, 
     assert len(list(dataset)) == times * (NUM_SAMPLES - 300)
 
 
+def test_a_handler_that_ends_a_pass_ends_it_before_the_shard(tmp_path: Path, url: str) -> None:
+    shards = [url.replace("{000000..000002}", f"00000{i}") for i in range(2)]
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(Path(shards[0]).read_bytes()[:100_000])
+    for bad in (str(cut), str(tmp_path / "none.tar")):
+        dataset = wds.WebDataset([shards[1], bad, shards[0]], handler=wds.ignore_and_stop)
+        assert [one["__key__"] for one in dataset] == [f"{i:06}" for i in range(401, 701)]
+
+
+def test_a_file_with_two_names_comes_twice(tmp_path: Path, url: str) -> None:
+    shard = url.replace("{000000..000002}", "000001")
+    links = [str(tmp_path / "soft.tar"), str(tmp_path / "hard.tar")]
+    os.symlink(shard, links[0])
+    os.link(shard, links[1])
+    counts = Counter(one["__url__"] for one in wds.WebDataset([shard, *links]))
+    assert counts == dict.fromkeys([shard, *links], 300)
+
+
+def test_wrong_arguments_are_refused_by_the_call(url: str) -> None:
+    dataset = wds.WebDataset(url)
+    for call in (
+        lambda: dataset.shuffle(10, inital=5),
+        lambda: dataset.to_tuple("cls", missing_is_eror=False),
+        lambda: wds.batched(2, 3, 4, 5),
+    ):
+        with pytest.raises(TypeError, match=r"\w\(\): "):
+            call()
+    for wrong in (lambda: dataset.batched("8"), lambda: wds.shuffle(None)):
+        with pytest.raises(InvalidArgument, match="takes a number"):
+            wrong()
+
+
 def test_handlers_say_what_becomes_of_errors_of_stages() -> None:
     def bad(sample: dict[str, Any]) -> dict[str, Any]:
         if sample["__key__"] == "2":
@@ -197,7 +230,7 @@ def test_batches_are_collated_and_taken_apart() -> None:
     assert [(int(i), text) for _, i, text in back] == [(i, str(i)) for i in range(5)]
     dicts = [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]
     assert default_collation_fn(dicts)["b"] == ["x", "y"]
-    assert list(wds.unbatched()([{"a": [1, 2]}])) == [{"a": 1}, {"a": 2}]
+    assert list(wds.unbatched()([{"a": [1, 2]}, (), {}])) == [{"a": 1}, {"a": 2}]
     with pytest.raises(InvalidArgument, match="shape"):
         default_collation_fn([(numpy.zeros(2),), (numpy.zeros(3),)])
     with pytest.raises(InvalidArgument, match="different fields"):
@@ -412,3 +445,19 @@ def test_what_is_not_there_names_what_is() -> None:
     with pytest.raises(wds.DecodingError) as caught:
         wds.Decoder([])({"__key__": "a", "ten": b"x"})
     assert "handle_extension" in str(caught.value.__cause__)
+
+
+def test_each_rank_worker_and_pass_resamples_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def drawn(rank: int, worker: int, passes: int = 1) -> tuple[str, ...]:
+        monkeypatch.setenv("RANK", f"{rank}")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        monkeypatch.setenv("WORKER", f"{worker}")
+        monkeypatch.setenv("NUM_WORKERS", "2")
+        shards = wds.ResampledShards("a-{0..9}.tar", seed=3, deterministic=True)
+        for _ in range(passes):
+            urls = tuple(one["url"] for one in islice(shards, 20))
+        return urls
+
+    draws = [drawn(rank, worker, passes) for rank in (0, 1) for worker in (0, 1) for passes in (1, 2)]
+    assert len(set(draws)) == len(draws)
+    assert drawn(1, 0) == drawn(1, 0)
