@@ -24,12 +24,12 @@ NEEDS = {
     "README.md": ["numpy"],
     "clip.ipynb": ["torch", "PIL"],
     "evaluate.ipynb": ["torch", "PIL"],
-    "grain.md": ["grain", "jax"],
+    "grain.md": ["grain"],
     "migrate-webdataset.md": ["torch", "PIL"],
     "python-torch.md": ["torch", "lightning"],
     "python-loader.md": ["torch"],
     "ray.md": ["ray", "torch"],
-    "recipes.md": ["torch", "torchtitan"],
+    "recipes.md": ["torch", "torchtitan", "jax"],
     "ray_cluster.ipynb": ["ray", "torch"],
 }
 

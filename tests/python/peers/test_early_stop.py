@@ -33,7 +33,7 @@ def test_a_signal_on_one_rank_ends_the_epoch_on_all(found: Any, size: int) -> No
     for rank in found[size]:
         stopped = rank["with_a_loader"]
         assert (stopped["steps"], stopped["exit"], stopped["left"]) == (5, 128 + 15, [])
-        assert f"{NUM_SAMPLES - 5 * 16 * size} " in stopped["said"]
+        assert f"{NUM_SAMPLES - 5 * 16 * size:,} " in stopped["said"]
         assert stopped["state"] == found[size][0]["with_a_loader"]["state"]
     loader = shardwise.Loader(
         shardwise.open(found[0][0]["index"]),
@@ -51,7 +51,7 @@ def test_a_figure_of_one_rank_ends_the_epoch_of_a_dataloader(found: Any, size: i
     for rank in found[size]:
         stopped = rank["with_a_dataloader"]
         assert (stopped["steps"], stopped["left"]) == (4, 0)
-        assert f"{NUM_SAMPLES - 4 * 16 * size} " in stopped["said"]
+        assert f"{NUM_SAMPLES - 4 * 16 * size:,} " in stopped["said"]
         assert stopped["token"] == found[size][0]["with_a_dataloader"]["token"]
 
 

@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said_at_once(train: shardwise.Dataset) -> None:
         st.DistributedChunkedSampler(train, rank=2, world_size=2)
     with pytest.raises(InvalidArgument, match="shards"):
         st.ShardedSampler(2001)  # a number of samples has no shards
-    with pytest.raises(InvalidArgument, match="no epoch -1: epochs are numbered from 0"):
+    with pytest.raises(InvalidArgument, match="no epoch -1; epochs are numbered from 0"):
         st.SequentialSampler(train).set_epoch(-1)
 
 
@@ -340,12 +340,12 @@ def test_samplers_that_know_no_weights_are_refused(train: shardwise.Dataset) -> 
         lambda data: torch.utils.data.DistributedSampler(data, 2, 0),
     ]
     for use, data in itertools.product(uses, (mixed, Around(mixed), Around(Around(mixed)))):
-        with pytest.raises(InvalidArgument, match="Sampler does not know the weights of a mix"):
+        with pytest.raises(InvalidArgument, match="Sampler ignores the weights of a mix"):
             use(data)
     part = torch.utils.data.Subset(mixed, range(100))
     both: Any = torch.utils.data.ConcatDataset([mixed, train])  # type: ignore[list-item]
     for data in (Around(mixed), part, both):
-        with pytest.raises(InvalidArgument, match="has a mix.. with weights in it"):
+        with pytest.raises(InvalidArgument, match="hides the weights of the mix"):
             st.DistributedChunkedSampler(data)
     mine: Any = Around(mixed)
     sampler = st.DistributedChunkedSampler(mixed, rank=0, world_size=1)
@@ -388,7 +388,7 @@ def test_a_state_that_would_make_torchs_batches_uneven_is_an_error(
         if is_even:
             assert len([n for batch in again for n in batch]) == 21
             continue
-        with pytest.raises(InvalidArgument, match="would have 5 batches of 5, another 4: training"):
+        with pytest.raises(InvalidArgument, match="5 batches of 5, another 4: training"):
             next(iter(again))
 
 
@@ -566,7 +566,7 @@ def test_batches_out_of_order_are_refused(
         make(train, in_order=False)
     except TypeError:
         pytest.skip("needs DataLoader(in_order=); skipped because this torch lacks it")
-    with pytest.raises(InvalidArgument, match=r"DataLoader\(in_order=False\) delivers .* another"):
+    with pytest.raises(InvalidArgument, match=r"in_order=False\) delivers batches out of order"):
         first(num_workers=2, in_order=False)
     for fine in ({"num_workers": 2}, {"num_workers": 1, "in_order": False}, {"in_order": False}):
         assert first(**fine) == list(range(64))
@@ -590,9 +590,9 @@ def test_batches_out_of_order_are_refused_in_every_epoch(train: shardwise.Datase
 
 def test_batches_of_another_size_than_the_samplers_are_refused(train: shardwise.Dataset) -> None:
     sampler = st.SequentialSampler(train, batch_size=32)
-    with pytest.raises(InvalidArgument, match="the sampler has batch_size 32, the DataLoader 64"):
+    with pytest.raises(InvalidArgument, match="the sampler has 32, the DataLoader 64"):
         next(iter(DataLoader(train, batch_size=64, sampler=sampler)))  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="the sampler has batch_size 32, the DataLoader 64"):
+    with pytest.raises(InvalidArgument, match="the sampler has 32, the DataLoader 64"):
         next(iter(torch.utils.data.BatchSampler(sampler, 64, drop_last=False)))
     loader: Any = DataLoader(train, batch_size=32, sampler=sampler)  # type: ignore[arg-type]
     it = iter(loader)
