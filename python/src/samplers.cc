@@ -236,7 +236,7 @@ std::optional<RankOptions::Range> node_of(const Sampler& sampler) {
   return RankOptions::Range{.first = sampler.rank(), .count = 1};
 }
 
-std::optional<std::string> cache_warning(DatasetObject& dataset, const SamplerObject& self) {
+std::optional<std::string> cache_warning(const SamplerObject& self, DatasetObject& dataset) {
   const auto node = node_of(*self.sampler);
   auto warning = node ? small_cache_warning(dataset.data, *self.sampler, *node) : std::nullopt;
   if (warning) dataset.watch.silence();
@@ -520,15 +520,10 @@ void add_samplers(nb::module_& module) {
           "A sampler for another rank, with the same order and beginning.\n\n"
           ">>> [list(sampler.for_rank(rank)) for rank in range(4)]\n"
           "[[0, 4, 8], [1, 5, 9], [2, 6], [3, 7]]")
-      .def(
-          "cache_warning",
-          [](const SamplerObject& self, DatasetObject& dataset) {
-            return cache_warning(dataset, self);
-          },
-          "dataset"_a,
-          "A warning for the user if the order uses more shards at one time than the dataset's "
-          "cache can hold. None if it does not, or if another rank of the node gives the warning. "
-          "Cost: some ms for a large index.")
+      .def("cache_warning", &cache_warning, "dataset"_a,
+           "A warning for the user if the order uses more shards at one time than the dataset's "
+           "cache can hold. None if it does not, or if another rank of the node gives the warning. "
+           "Cost: some ms for a large index.")
       .def(
           "__copy__",
           [](const SamplerObject& self) { return with_sampler(self, self.sampler->clone()); },

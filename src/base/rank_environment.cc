@@ -365,7 +365,7 @@ MeetingPoint meeting_point(const RankEnvironment& ranks, const Environment& get,
   if (point.ports.empty()) {
     throw_environment(kNoMeeting,
                       env.has("RANK") ? "RANK and WORLD_SIZE are set, but not MASTER_PORT"
-                                      : "" + ranks.launcher + " gives this job no unique name",
+                                      : ranks.launcher + " gives this job no unique name",
                       "on all ranks, set MASTER_PORT to a free port of rank 0's machine, or "
                       "SHARDWISE_JOB to a new name for this run");
   }

@@ -260,8 +260,10 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
       Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(30))});
   const auto ranks =
       make_sampler(shared, {.seed = 1, .kind = Sharded{1}, .streams = 3}, {.world_size = 3});
-  EXPECT_THAT(small_cache_warning(shared, *ranks, {.first = 0, .count = 3}).value(),
-              testing::EndsWith("shards may be fetched again; choose a larger cache"));
+  EXPECT_THAT(
+      small_cache_warning(shared, *ranks, {.first = 0, .count = 3}).value(),
+      testing::AllOf(HasSubstr("(" + std::to_string(3 * shard_bytes_) + " bytes)"),
+                     HasSubstr("fetched again"), testing::EndsWith("; choose a larger cache")));
   const auto data = Dataset::open(index_path());
   EXPECT_EQ(small_cache_warning(data, *make_sampler(data, {.kind = Sharded{100}}), {}),
             std::nullopt)

@@ -84,7 +84,7 @@ TEST(DistinctShardsTest, UrlsAreComparedInTheirOneSpellingAndShownWithoutSecrets
                             {.remote = std::make_shared<AnyShards>()});
               }),
               HasSubstr("a shard is named twice: 'http://host/a.tar?X-Amz-Date=***&"
-                        "X-Amz-Signature=***'; each of"));
+                        "X-Amz-Signature=***'; name it once"));
 }
 
 /// The directory real/deep/ can also be reached as link/. The kernel resolves "link/.." to real/,

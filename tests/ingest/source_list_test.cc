@@ -11,8 +11,11 @@
 namespace shardwise {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 /// A remote source that lists its keys.
 class ListedShards : public RemoteShards {
@@ -219,9 +222,9 @@ TEST(SourceListTest, ARemoteGlobThatMatchesNothingIsAnError) {
   const auto text = [&](const std::string& source) {
     return test::error_text([&] { expand_sources({source}, store); });
   };
-  EXPECT_EQ(text("s3://b/*.tgz"),
-            "no file matches: 's3://b/*.tgz'; of 2 files below its first part matches; * does not "
-            "match /");
+  EXPECT_THAT(text("s3://b/*.tgz"),
+              AllOf(StartsWith("no file matches: 's3://b/*.tgz'; "),
+                    HasSubstr("none of the 2 files"), EndsWith("; * does not match /")));
   EXPECT_THAT(expand_sources({"s3://b/d/[a-f]/?.tgz"}, store), ElementsAre("s3://b/d/e/x.tgz"));
   EXPECT_EQ(text("s3://b/none/"),
             "the remote folder holds no shard: 's3://b/none/'; shards are named *.tar, *.tgz or "

@@ -226,7 +226,7 @@ TEST(WidsDescriptorTest, HugeFilesAndTooManyDataSetsAreRefused) {
   write_file(dir / "d.json", "");
   std::filesystem::resize_file(dir / "d.json", (std::uint64_t{256} << 20) + 1);
   EXPECT_THAT(error_text([&] { read_wids_descriptor(dir / "d.json"); }),
-              HasSubstr("above 256 MiB: '" + dir / "d.json"));
+              HasSubstr("exceed 256 MiB: '" + dir / "d.json'"));
   std::string json = R"({"wids_version":1,"datasets":[)";
   for (int i = 0; i < 65'537; ++i) json += R"({"shardlist":[]},)";
   EXPECT_THAT(text_of(json), HasSubstr("more than 65,536 data sets"));

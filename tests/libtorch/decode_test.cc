@@ -90,7 +90,7 @@ TEST(DecodeImageTest, AStripThatWouldTakeMuchMemoryToResizeIsRefused) {
   EXPECT_THAT(test::error_text([&] {
                 decoded(tall, {.resize = {2, 1024}});
               }),
-              AllOf(HasSubstr("1048576x1024 (HxW) between"), HasSubstr("here")));
+              AllOf(HasSubstr("1048576x1024 (HxW)"), HasSubstr("268435456"), HasSubstr("here")));
   EXPECT_EQ(decoded(tall, {.resize = {2, 16}}).size(2), 16);
 }
 
@@ -218,10 +218,10 @@ TEST(DecodeNpyTest, WhatIsNoArrayOfNumbersIsRefusedWithItsReason) {
         << type;
   }
   EXPECT_THAT(text(npy("<i4", "(4611686018427387904, 4611686018427387904)", "abcd")),
-              HasSubstr("overflows"));
+              HasSubstr("too many elements"));
   EXPECT_THAT(text(npy("<i4", "(4611686018427387904, 4611686018427387904, 0)", "")),
-              HasSubstr("overflows"));
-  EXPECT_THAT(text(npy("<i4", "(-1,)", "abcd")), HasSubstr("no size"));
+              HasSubstr("too many elements"));
+  EXPECT_THAT(text(npy("<i4", "(-1,)", "abcd")), HasSubstr("a size in the shape"));
   EXPECT_THAT(text(npy("<i4", "(2,)", "abcd")),
               HasSubstr("ends early, 4 bytes where the shape needs 8"));
   EXPECT_THAT(text(npy("<i4", "(1,)", "abcdefgh")), HasSubstr("too long"));

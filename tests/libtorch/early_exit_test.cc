@@ -138,7 +138,7 @@ class Life {
     if (!loader.loader().has_ended() || !is_whole_) return;
     const std::string proof = loader.loader().prove();
     EXPECT_EQ(seen_.size(), kSamples - 1u) << proof;
-    EXPECT_THAT(proof, testing::HasSubstr("left out")) << "as the broken one has to be";
+    EXPECT_THAT(proof, testing::HasSubstr("1 excluded")) << "as the broken one has to be";
     loader.loader().set_epoch(loader.loader().epoch_number() + 1);
     seen_.clear();
     seen_at_restore_.reset();

@@ -447,7 +447,7 @@ TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
     EXPECT_EQ(outcome(data, 97, threads),
               "203 rows: epoch 0: 203 samples, each exactly once, 97 excluded on purpose: proven");
     EXPECT_EQ(outcome(small, 19, threads),
-              "1 rows: epoch 0: 1 samples, each exactly once, 19 excluded on purpose: proven");
+              "1 rows: epoch 0: 1 sample, each exactly once, 19 excluded on purpose: proven");
     // 140 bad samples follow the resume, but the 70 good samples before it count, so this is no
     // error.
     EXPECT_EQ(outcome(data, 210, threads, 70, 10),

@@ -168,7 +168,7 @@ TEST(CompressedFieldsTest, WhatCannotBeExpandedIsABadField) {
   EXPECT_THAT(text(good + "more"), HasSubstr("nor zeros"));
   EXPECT_THAT(text("plain text"), HasSubstr("as gzip (it has no gzip header): sample 0"));
   EXPECT_THAT(text(good, "txt.zst"),
-              HasSubstr("as zstd (it does not begin like zstd, but is gzip by its first bytes)"));
+              HasSubstr("as zstd (it has no zstd header, but is gzip by its first bytes)"));
   EXPECT_THAT(text(compressed_bytes("\xFF", Compression::kGzip)),
               HasSubstr("cannot decode field 'txt.gz' as text (it is not UTF-8)"));
   const Dataset number = test::make_dataset(

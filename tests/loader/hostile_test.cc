@@ -178,8 +178,8 @@ TEST(HostileTest, AHighAndNarrowImageDoesNotTakeManyTimesItsPixels) {
   const std::string tall = "P5 1 1048576 255\n" + std::string(1 << 20, 'x');
   const Dataset data = test::make_dataset(dir, "tall", {{{"pgm", tall}}});
   EXPECT_THAT(text_of(data, columns::image("pgm", {.resize = {2, 1024}})),
-              AllOf(HasSubstr("1048576x1024 (HxW) between"), HasSubstr("limit of 268435456"),
-                    HasSubstr("s00000"), HasSubstr("'pgm'")));
+              AllOf(HasSubstr("1048576x1024 (HxW)"), HasSubstr("intermediate image"),
+                    HasSubstr("limit of 268435456"), HasSubstr("s00000"), HasSubstr("'pgm'")));
   Loader loader(data, {.columns = {columns::image("pgm", {.resize = {2, 16}})}});
   EXPECT_EQ(loader.next()->size(), 1u);
 }
@@ -371,14 +371,14 @@ TEST(HostileTest, ArraysThatLieAreBadFieldsThatSayWhy) {
                     data);
   };
   const std::pair<std::string, std::string> lies[] = {
-      {shaped("(4611686018427387904,)"), "overflows"},
-      {shaped("(4294967296, 4294967296)"), "overflows"},
-      {shaped("(0, 9223372036854775807)", ""), "overflows"},
-      {shaped("(99999999999999999999,)"), "no size"},
-      {shaped("(-1,)"), "no size"},
+      {shaped("(4611686018427387904,)"), "too many elements"},
+      {shaped("(4294967296, 4294967296)"), "too many elements"},
+      {shaped("(0, 9223372036854775807)", ""), "too many elements"},
+      {shaped("(99999999999999999999,)"), "size in the shape"},
+      {shaped("(-1,)"), "size in the shape"},
       {shaped("(1000000000,)"), "ends early"},
       {shaped("()", "abcdefgh"), "too long"},
-      {shaped("(" + std::string(300, '1') + ")"), "no size"},
+      {shaped("(" + std::string(300, '1') + ")"), "size in the shape"},
       {shaped("(1,)", "abcd", "'|O'"), "Python objects"},
       {shaped("(1,)", "abcd", "[('a', '<f4')]"), "records"},
       {shaped("(1,)", "abcd", "'<U1'"), "of type '<U1'"},
@@ -387,7 +387,7 @@ TEST(HostileTest, ArraysThatLieAreBadFieldsThatSayWhy) {
       {npy_with("{'descr': '<f4'"), "lacks"},
       {npy_with(std::string(5000, '{')), "lacks"},
       {std::string("\x93NUMPY\x09\x00\x01\x00{", 11), "version 9"},
-      {std::string("\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF", 12), "more than 1 MiB"},
+      {std::string("\x93NUMPY\x02\x00\xFF\xFF\xFF\xFF", 12), "exceeds 1 MiB"},
       {"", "not a NumPy array"},
       {"\x93NUMPY", "ends early"}};
   for (std::size_t i = 0; i < std::size(lies); ++i) {

@@ -159,10 +159,13 @@ TEST(ImageColumnTest, SixteenBitsAreKeptByTheTypeUint16AndScaledByOthers) {
   };
   EXPECT_THAT(refusal({.resize = {2, 2}}),
               HasSubstr("resize is given, but type uint16 keeps the values; leave it out"));
-  EXPECT_THAT(refusal({.random_resized_crop = {{.size = {2, 2}}}}), HasSubstr("type is uint16"));
-  EXPECT_THAT(refusal({.resize_shorter_side = 2}), HasSubstr("type is uint16"));
-  EXPECT_THAT(refusal({.colour_jitter = {{}}}), HasSubstr("type is uint16"));
-  EXPECT_THAT(refusal({.grayscale = 0.5}), HasSubstr("type is uint16"));
+  EXPECT_THAT(refusal({.random_resized_crop = {{.size = {2, 2}}}}),
+              HasSubstr("random_resized_crop is given, but type uint16"));
+  EXPECT_THAT(refusal({.resize_shorter_side = 2}),
+              HasSubstr("resize_shorter_side is given, but type uint16"));
+  EXPECT_THAT(refusal({.colour_jitter = {{}}}),
+              HasSubstr("colour_jitter is given, but type uint16"));
+  EXPECT_THAT(refusal({.grayscale = 0.5}), HasSubstr("grayscale is given, but type uint16"));
   EXPECT_THAT(refusal({.normalize = ImageTransform::Normalize{}}), HasSubstr("type is uint16"));
   EXPECT_THAT(refusal({.random_erasing = {{.value = {65536, 0, 0}}}}),
               HasSubstr("a number from 0 to 65535"));
@@ -215,7 +218,7 @@ TEST(ImageColumnTest, AStrangeImageDoesNotMakeAHugeResult) {
   };
   EXPECT_THAT(test::error_text([&] { batch_of({.resize_shorter_side = 256}); }),
               AllOf(HasSubstr("cannot decode field 'png'"), HasSubstr("256x15360000 (HxW)"),
-                    HasSubstr("of 1x60000 (HxW)"), HasSubstr("limit of 268435456")));
+                    HasSubstr(" 1x60000 (HxW)"), HasSubstr("limit of 268435456")));
   const Batch small = batch_of({.resize_shorter_side = 4});
   EXPECT_THAT(small["png"].shape(), ElementsAre(1, 3, 4, 240000));
   const Batch cut = batch_of({.resize_shorter_side = 256, .centre_crop = {32, 32}});

@@ -858,10 +858,13 @@ class LengthChain {
     say("prove");
     const auto said = on_all([](Loader& loader) { return loader.prove(); });
     if (!check_said(said, error_of_proof(), true, "prove()")) return;
-    const std::string begin =
-        "epoch " + std::to_string(epoch_) + ": " + std::to_string(count_of(ledger_)) + " samples";
-    must(said[0].text.starts_with(begin) && said[0].text.ends_with(": proven"),
-         said[0].text + ", not " + begin);
+    const std::uint64_t count = count_of(ledger_);
+    const std::string begin = "epoch " + std::to_string(epoch_) + ": " + std::to_string(count) +
+                              (count == 1 ? " sample" : " samples");
+    const std::string& text = said[0].text;  // after the count: ", each ..." or " drawn ..."
+    must((text.starts_with(begin + ",") || text.starts_with(begin + " ")) &&
+             text.ends_with(": proven"),
+         text + ", not " + begin);
   }
 
   void save() {

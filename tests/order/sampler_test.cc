@@ -359,7 +359,7 @@ TEST(SamplerTest, OptionsThatMeanNothingAreRefused) {
   EXPECT_THAT(text(10, {}, {.world_size = 4, .replicas = 0}), testing::HasSubstr("replicas is 0"));
   EXPECT_THAT(text(kMaxSamples + 1, {}), testing::HasSubstr("at most 2^62"));
   EXPECT_THAT(text(10, {.epoch_size = kMaxSamples + 1}), testing::HasSubstr("at most 2^62"));
-  EXPECT_THAT(test::error_text([] { ChunkedSampler(-5); }), testing::HasSubstr("cannot be -5"));
+  EXPECT_THAT(test::error_text([] { ChunkedSampler(-5); }), testing::HasSubstr("samples is -5"));
   Order order;
   order.skip.add_sample(10);
   EXPECT_THAT(text(10, order), testing::HasSubstr("no sample 10"));

@@ -171,7 +171,8 @@ TEST_F(CacheSharingTest, WithoutALocksFileItIsReadAllTheSame) {
 TEST_F(CacheSharingTest, WhatIsNoCacheIsNotMadeOne) {
   EXPECT_EQ(error_code([&] { ShardCache::open(read_only()); }), ErrorCode::kNotFound);
   fs::create_directory(cache_path());
-  EXPECT_THAT(error_text([&] { ShardCache::open(read_only()); }), HasSubstr("it is not one"));
+  EXPECT_THAT(error_text([&] { ShardCache::open(read_only()); }),
+              AllOf(HasSubstr("holds no shard cache"), HasSubstr("'" + cache_path() + "'")));
   EXPECT_TRUE(fs::is_empty(cache_path()));
 }
 

@@ -364,7 +364,9 @@ TEST_F(CloudTest, AnExternalAccountOfGooglesThatCannotBeReadIsAnError) {
   const std::string sts = server_.url("/sts");
   EXPECT_THAT(text(R"({"environment_id":"aws1","url":"http://x"})", sts),
               HasSubstr("an external account of this type is not supported: '"));
-  EXPECT_THAT(text(R"({"executable":{"command":"x"}})", sts), HasSubstr("not AWS's service"));
+  EXPECT_THAT(text(R"({"executable":{"command":"x"}})", sts),
+              AllOf(HasSubstr("not supported: '" + (home_ / "c.json") + "'"),
+                    HasSubstr("credential_source")));
   EXPECT_THAT(text(R"({"file":"/none"})", sts),
               HasSubstr("the response of the other provider has no token: '/none'"));
   EXPECT_THAT(

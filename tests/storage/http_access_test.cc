@@ -185,9 +185,9 @@ TEST_F(HttpAccessTest, ANetrcFileThatIsNoTextIsAnError) {
   // Like <(pass show netrc): a second request finds the pipe empty.
   options_.netrc_file = home_ / "pipe";
   ASSERT_EQ(::mkfifo(options_.netrc_file.c_str(), 0600), 0);
-  EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
-            "the netrc file is a pipe, but must be read for each request: '" + options_.netrc_file +
-                "'; name a file");
+  EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
+              AllOf(HasSubstr("netrc file is a pipe"), HasSubstr("'" + options_.netrc_file + "'"),
+                    HasSubstr("regular file")));
   options_.netrc_file = "/dev/null";
   EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
 }

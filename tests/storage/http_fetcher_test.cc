@@ -212,7 +212,7 @@ TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   EXPECT_EQ(fetched({.url = url, .validator = "\"v2\""}), "new");
   serve({.body = "new", .etag = ""});
   EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
-  EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, an unknown one now)"));
+  EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, unknown now)"));
 }
 
 // Fault under test: tests/faults.md 10.

@@ -71,9 +71,9 @@ TEST_F(PipeFetcherTest, Row43_NoCommandRunsUnlessAllowed) {
   const Fetchers cautious(test::quick_options());
   for (const std::string command : {"pipe:touch ", "PIPE:touch ", "|touch "}) {
     const Fetcher::Request request{.url = command + sentinel};
-    EXPECT_EQ(error_text([&] { cautious.fetch(request, sink); }),
-              "a pipe: URL is a command, and commands are not run: 'pipe:touch ***'; give "
-              "Fetchers::Options::allow_pipe if you wrote the URL yourself");
+    EXPECT_THAT(error_text([&] { cautious.fetch(request, sink); }),
+                AllOf(HasSubstr("not run: 'pipe:touch ***'; "), Not(HasSubstr(sentinel)),
+                      HasSubstr("Fetchers::Options::allow_pipe")));
     EXPECT_EQ(error_code([&] { cautious.stat(request); }), ErrorCode::kUnsupported);
   }
   EXPECT_FALSE(std::filesystem::exists(sentinel));

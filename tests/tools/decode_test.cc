@@ -166,7 +166,7 @@ TEST(EpochDecodeTest, AStripThatWouldTakeMuchMemoryToResizeIsRefused) {
   const ImageIndex tall({{3, {"png", png_bomb(1, 1U << 20)}}});
   expect_failure(
       shardwise({"epoch", "--quiet", tall.path(), "--decode", "rgb", "--resize", "2x1024"}),
-      {"1048576x1024 (HxW) between", "s3"});
+      {"1048576x1024 (HxW)", "268435456", "s3"});
 }
 
 TEST(EpochDecodeTest, RgbNeedsOneImageInEachSample) {
@@ -452,29 +452,30 @@ TEST(EpochReplayTest, NeedsABatch) {
 
 TEST(EpochDecodeOptionsTest, WhatDoesNotGoTogetherIsWrongUsage) {
   const ImageIndex index;
-  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
-      {{"--resize", "8x8"}, "--resize needs --decode rgb or --decode auto"},
-      {{"--crop", "random"}, "--crop needs --decode rgb or --decode auto"},
-      {{"--trace", "t.json"}, "--trace needs --decode rgb or --decode auto"},
-      {{"--replay", "2"}, "--replay needs --decode rgb or --decode auto"},
-      {{"--decode", "rgb", "--crop", "random"}, "--crop needs --resize HxW"},
+  const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> wrong = {
+      {{"--resize", "8x8"}, {"--resize needs --decode rgb or --decode auto"}},
+      {{"--crop", "random"}, {"--crop needs --decode rgb or --decode auto"}},
+      {{"--trace", "t.json"}, {"--trace needs --decode rgb or --decode auto"}},
+      {{"--replay", "2"}, {"--replay needs --decode rgb or --decode auto"}},
+      {{"--decode", "rgb", "--crop", "random"}, {"--crop needs --resize HxW"}},
       {{"--decode", "rgb", "--resize", "8"},
-       "--resize: '8' is not HEIGHTxWIDTH with numbers from 1 to 99999; write e.g. 224x224"},
-      {{"--decode", "rgb", "--resize", "100000x8"}, "--resize: '100000x8' is not HEIGHTxWIDTH"},
-      {{"--decode", "rgb", "--resize", "0x8"}, "--resize: '0x8' is not HEIGHTxWIDTH"},
-      {{"--decode", "rgb", "--resize", "8x-8"}, "--resize: '8x-8' is not HEIGHTxWIDTH"},
+       {"--resize", "HEIGHTxWIDTH", "1 to 99999", "224x224", "'8'"}},
+      {{"--decode", "rgb", "--resize", "100000x8"}, {"--resize", "HEIGHTxWIDTH", "'100000x8'"}},
+      {{"--decode", "rgb", "--resize", "0x8"}, {"--resize", "HEIGHTxWIDTH", "'0x8'"}},
+      {{"--decode", "rgb", "--resize", "8x-8"}, {"--resize", "HEIGHTxWIDTH", "'8x-8'"}},
       {{"--decode", "rgb", "--replay", "2", "--trace", "t.json"},
-       "--trace cannot be given with --replay, which loads one batch"},
-      {{"--decode", "rgb", "--replay", "0"}, "--replay"},
-      {{"--decode", "rgb", "--resize", "8x8", "--crop", "left"}, "--crop"},
+       {"--trace cannot be given with --replay, which loads one batch"}},
+      {{"--decode", "rgb", "--replay", "0"}, {"--replay"}},
+      {{"--decode", "rgb", "--resize", "8x8", "--crop", "left"}, {"--crop"}},
   };
-  for (const auto& [options, text] : wrong) {
+  for (const auto& [options, texts] : wrong) {
     std::vector<std::string> arguments = {"epoch", index.path()};
     arguments.insert(arguments.end(), options.begin(), options.end());
     const Finished finished = shardwise(arguments);
     EXPECT_EQ(finished.code, 2) << testing::PrintToString(options);
     EXPECT_EQ(finished.out, "");
-    EXPECT_THAT(finished.err, AllOf(StartsWith("shardwise: error: "), HasSubstr(text)));
+    EXPECT_THAT(finished.err, StartsWith("shardwise: error: "));
+    for (const std::string& text : texts) EXPECT_THAT(finished.err, HasSubstr(text));
   }
 }
 

@@ -111,8 +111,8 @@ TEST(TokenCommandTest, SaysWhereATokenStandsAmongBatchesByLength) {
                    .delivered = 4};
   const std::string text = token.to_text();
   EXPECT_THAT(shardwise_output({"token", text}),
-              HasSubstr("batches        4 samples delivered of the window that begins there; rule: "
-                        "field txt, unit 1"));
+              AllOf(HasSubstr("batches        4 samples delivered of the current window"),
+                    HasSubstr("rule: field txt, unit 1, window 32, batch_size 6, max_tokens 0\n")));
   EXPECT_THAT(shardwise_output({"token", "--json", text}),
               HasSubstr("\"batches\":{\"rule\":\"field txt, unit 1, window 32, batch_size 6, "
                         "max_tokens 0\",\"delivered\":4}"));

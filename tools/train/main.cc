@@ -146,11 +146,11 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   if (killed >= 0) {
     const int signal = result.ranks[static_cast<std::size_t>(killed)].signal;
     tools::say("error",
-               fmt::format("a rank was ended by signal {} ({}): rank {} of {}; the others "
-                           "were stopped; start again{}",
+               fmt::format("a rank was ended by signal {} ({}): rank {} of {}; start again{} (the "
+                           "other ranks were stopped)",
                            signal, ::strsignal(signal), killed, options.local_ranks, again));
   } else if (!was_said) {
-    tools::say("error", fmt::format("the ranks lost each other: rank {} of {} first; start again{}",
+    tools::say("error", fmt::format("the ranks lost contact: rank {} of {} first; start again{}",
                                     result.first_failed, options.local_ranks, again));
   }
   return 1;

@@ -145,8 +145,8 @@ class SHARDWISE_EXPORT Loader {
     /// with the reason, and later epochs omit them. More than max_bad bad samples are an error. It
     /// is also an error if the first 100 samples of the run, or of an epoch, are all bad.
     std::uint64_t max_bad = 0;
-    /// Number of batches that are made ahead, at most 65,536. 0 means two per thread, or up to 64 if
-    /// a batch takes only microseconds and `memory` is null.
+    /// Number of batches that are made ahead, at most 65,536. 0 means two per thread, or up to 64
+    /// if a batch takes only microseconds and `memory` is null.
     std::size_t prefetch = 0;
     /// Limit on the bytes of batches that are made ahead: no further batch is begun while they take
     /// this many. Only sizes that are known before decoding count.
