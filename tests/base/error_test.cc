@@ -59,20 +59,18 @@ TEST(ErrorTest, ErrnoBecomesACodeAndATextThatStandsAlone) {
   struct Case {
     int value;
     ErrorCode code;
-    std::string remedy;
+    std::string part;
   };
   const Case cases[] = {
       {ENOTDIR, ErrorCode::kNotFound, "; check the path"},
-      {ENOSPC, ErrorCode::kNoSpace, "; free some space or choose another place, then run again"},
-      {EDQUOT, ErrorCode::kNoSpace, "; free some space or choose another place, then run again"},
-      {EFBIG, ErrorCode::kNoSpace,
-       "; raise the file size limit (ulimit -f), or choose a file system that supports large "
-       "files, then run again"},
-      {EACCES, ErrorCode::kIo, "; check the permissions of the file and its folder"},
-      {EPERM, ErrorCode::kIo, "; check the permissions of the file and its folder"},
-      {EROFS, ErrorCode::kIo, "; check the permissions of the file and its folder"},
-      {EMFILE, ErrorCode::kIo, "; raise the limit of open files (ulimit -n)"},
-      {ENFILE, ErrorCode::kIo, "; raise the limit of open files (ulimit -n)"},
+      {ENOSPC, ErrorCode::kNoSpace, "free some space"},
+      {EDQUOT, ErrorCode::kNoSpace, "free some space"},
+      {EFBIG, ErrorCode::kNoSpace, "(ulimit -f)"},
+      {EACCES, ErrorCode::kIo, "the permissions"},
+      {EPERM, ErrorCode::kIo, "the permissions"},
+      {EROFS, ErrorCode::kIo, "the permissions"},
+      {EMFILE, ErrorCode::kIo, "(ulimit -n)"},
+      {ENFILE, ErrorCode::kIo, "(ulimit -n)"},
       {EIO, ErrorCode::kIo, ")"},
   };
   for (const Case& c : cases) {
@@ -81,7 +79,10 @@ TEST(ErrorTest, ErrnoBecomesACodeAndATextThatStandsAlone) {
     const std::string text = error_text(call);
     EXPECT_THAT(text, StartsWith("cannot open: 'dir/a.tar' (")) << c.value;
     EXPECT_THAT(text, HasSubstr(std::generic_category().message(c.value)));
-    EXPECT_THAT(text, EndsWith(c.remedy));
+    EXPECT_THAT(text, HasSubstr(c.part));
+    if (c.value == EIO) {
+      EXPECT_THAT(text, EndsWith(")"));
+    }
   }
   const auto missing = [](const char* action) {
     return [action] { throw_errno(ENOENT, action, "dir/a.tar"); };

@@ -147,8 +147,9 @@ TEST(AtomicFileTest, TakesThePlaceOfNoPipeOrDevice) {
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
   ASSERT_EQ(::symlink("pipe", (dir / "link").c_str()), 0);
   for (const std::string& path : {dir / "pipe", dir / "link", std::string("/dev/null")}) {
-    EXPECT_EQ(test::error_text([&] { AtomicFile{path}; }),
-              "cannot replace: '" + path + "' (a device, a pipe or a socket); name a file");
+    EXPECT_THAT(test::error_text([&] { AtomicFile{path}; }),
+                ::testing::AllOf(::testing::HasSubstr("cannot replace: '" + path + "'"),
+                                 ::testing::HasSubstr("a pipe")));
   }
   EXPECT_THAT(dir.list(), ElementsAre("link", "pipe"));
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
 #include "support/support.h"
@@ -95,66 +96,68 @@ TEST(JsonTest, WhatIsValidIsReadAsItIs) {
 TEST(JsonTest, WhatIsNotIsNamedWithItsPlace) {
   const struct {
     std::string text;
-    std::string fault;
+    std::vector<std::string> parts;
   } kCases[] = {
-      {"", "it ends where a value belongs, at offset 0"},
-      {"\xEF\xBB\xBF", "it ends where a value belongs, at offset 3"},
-      {"{\"a\": NaN}", "'NaN' where a value belongs, at offset 6"},
-      {"[-Infinity]", "'Infinity' where a digit belongs, at offset 2"},
-      {"[1e999]", "'1e999' is beyond the range of a double, at offset 1"},
-      {"[-1e999]", "beyond the range"},
-      {"1e99999999999999999999", "beyond the range"},
-      {"1" + std::string(400, '0'), "beyond the range"},
-      {R"(["a\ud800"])", R"('\\ud800' is an unpaired surrogate, at offset 3)"},
-      {R"("\ud800\u0041")", "unpaired surrogate, at offset 1"},
-      {R"("\udc00")", "unpaired surrogate, at offset 1"},
-      {"{\"w\":50}\0 garbage"s, R"('\x00' after the value, at offset 8)"},
-      {"[\0]"s, R"('\x00' where a value belongs, at offset 1)"},
-      {"\"a\0\""s, R"('\x00' within a string, where it must be escaped, at offset 2)"},
-      {"\"a\nb\"", R"('\n' within a string)"},
-      {"\"a\xff\"", "a string that is not UTF-8, at offset 0"},
-      {"{\"\xed\xa0\x80\": 1}", "a string that is not UTF-8, at offset 1"},
-      {"\xFF\xFE{\0}\0"s, "UTF-16"},
-      {"{\0}\0"s, R"('\x00' where a key belongs, at offset 1)"},
-      {"{\"a\" 1}", "'1' where a colon belongs, at offset 5"},
-      {"{\"a\": 1 \"b\"}", "where a comma or } belongs, at offset 8"},
-      {"{\"a\": 1,}", "'}' where a key belongs"},
-      {"{a: 1}", "'a' where a key belongs"},
-      {"{'a': 1}", "''' where a key belongs"},
-      {"[1 2]", "'2' where a comma or ] belongs"},
-      {"[1,]", "']' where a value belongs"},
-      {"[1}", "'}' where a comma or ] belongs"},
-      {"{]", "']' where a key belongs"},
-      {"[,1]", "',' where a value belongs"},
-      {"1 2", "'2' after the value, at offset 2"},
-      {"{} {}", "'{' after the value"},
-      {"]", "']' where a value belongs"},
-      {"01", "'01' begins with 0"},
-      {"-01.5", "begins with 0"},
-      {".5", "'.5' where a value belongs"},
-      {"+1", "'+1' where a value belongs"},
-      {"1.", "it ends where a digit belongs, at offset 2"},
-      {"1.e5", "'e5' where a digit belongs"},
-      {"1e", "it ends where a digit belongs"},
-      {"-", "it ends where a digit belongs"},
-      {"0x10", "'x10' after the value"},
-      {"truE", "'truE' where a value belongs"},
-      {"tru", "'tru' where a value belongs"},
-      {"nulls", "'s' after the value"},
-      {"True", "'True' where a value belongs"},
-      {"\"a", "it ends within a string, at offset 2"},
-      {"\"a\\", "is not an escape, at offset 2"},
-      {"\"\\x41\"", R"('\\x' is not an escape, at offset 1)"},
-      {"\"\\u12\"", "is not an escape, at offset 1"},
-      {"\"\\u12G4\"", "is not an escape, at offset 1"},
-      {"[1, // one\n2]", "'/' where a value belongs"},
-      {"[1]\xc2\xa0", R"('\xc2\xa0' after the value, at offset 3)"},
-      {"[", "it ends where a value belongs"},
-      {"{", "it ends where a key belongs"},
-      {"{\"a\":", "it ends where a value belongs"},
+      {"", {"it ends", "value belongs", "at offset 0"}},
+      {"\xEF\xBB\xBF", {"it ends", "value belongs", "at offset 3"}},
+      {"{\"a\": NaN}", {"'NaN'", "value belongs", "at offset 6"}},
+      {"[-Infinity]", {"'Infinity'", "digit belongs", "at offset 2"}},
+      {"[1e999]", {"'1e999'", "beyond the range", "at offset 1"}},
+      {"[-1e999]", {"beyond the range"}},
+      {"1e99999999999999999999", {"beyond the range"}},
+      {"1" + std::string(400, '0'), {"beyond the range"}},
+      {R"(["a\ud800"])", {R"('\\ud800')", "unpaired surrogate", "at offset 3"}},
+      {R"("\ud800\u0041")", {"unpaired surrogate", "at offset 1"}},
+      {R"("\udc00")", {"unpaired surrogate", "at offset 1"}},
+      {"{\"w\":50}\0 garbage"s, {R"('\x00')", "after the value", "at offset 8"}},
+      {"[\0]"s, {R"('\x00')", "value belongs", "at offset 1"}},
+      {"\"a\0\""s, {R"('\x00')", "within a string", "at offset 2"}},
+      {"\"a\nb\"", {R"('\n' within a string)"}},
+      {"\"a\xff\"", {"not UTF-8", "at offset 0"}},
+      {"{\"\xed\xa0\x80\": 1}", {"not UTF-8", "at offset 1"}},
+      {"\xFF\xFE{\0}\0"s, {"UTF-16"}},
+      {"{\0}\0"s, {R"('\x00')", "key belongs", "at offset 1"}},
+      {"{\"a\" 1}", {"'1'", "colon belongs", "at offset 5"}},
+      {"{\"a\": 1 \"b\"}", {"comma or } belongs", "at offset 8"}},
+      {"{\"a\": 1,}", {"'}' where a key belongs"}},
+      {"{a: 1}", {"'a' where a key belongs"}},
+      {"{'a': 1}", {"''' where a key belongs"}},
+      {"[1 2]", {"'2' where a comma or ] belongs"}},
+      {"[1,]", {"']' where a value belongs"}},
+      {"[1}", {"'}' where a comma or ] belongs"}},
+      {"{]", {"']' where a key belongs"}},
+      {"[,1]", {"',' where a value belongs"}},
+      {"1 2", {"'2'", "after the value", "at offset 2"}},
+      {"{} {}", {"'{' after the value"}},
+      {"]", {"']' where a value belongs"}},
+      {"01", {"'01' begins with 0"}},
+      {"-01.5", {"begins with 0"}},
+      {".5", {"'.5' where a value belongs"}},
+      {"+1", {"'+1' where a value belongs"}},
+      {"1.", {"it ends", "digit belongs", "at offset 2"}},
+      {"1.e5", {"'e5' where a digit belongs"}},
+      {"1e", {"it ends", "digit belongs"}},
+      {"-", {"it ends", "digit belongs"}},
+      {"0x10", {"'x10' after the value"}},
+      {"truE", {"'truE' where a value belongs"}},
+      {"tru", {"'tru' where a value belongs"}},
+      {"nulls", {"'s' after the value"}},
+      {"True", {"'True' where a value belongs"}},
+      {"\"a", {"it ends within", "at offset 2"}},
+      {"\"a\\", {"is not an escape", "at offset 2"}},
+      {"\"\\x41\"", {R"('\\x')", "not an escape", "at offset 1"}},
+      {"\"\\u12\"", {"is not an escape", "at offset 1"}},
+      {"\"\\u12G4\"", {"is not an escape", "at offset 1"}},
+      {"[1, // one\n2]", {"'/' where a value belongs"}},
+      {"[1]\xc2\xa0", {R"('\xc2\xa0')", "after the value", "at offset 3"}},
+      {"[", {"it ends", "value belongs"}},
+      {"{", {"it ends", "key belongs"}},
+      {"{\"a\":", {"it ends", "value belongs"}},
   };
   for (const auto& c : kCases) {
-    EXPECT_THAT(fault_of(c.text), HasSubstr(c.fault)) << c.text;
+    for (const std::string& part : c.parts) {
+      EXPECT_THAT(fault_of(c.text), HasSubstr(part)) << c.text;
+    }
     EXPECT_FALSE(fault_of(c.text).empty()) << c.text;
   }
 }
@@ -165,7 +168,7 @@ TEST(JsonTest, DepthIsBounded) {
   };
   EXPECT_EQ(fault_of(nested(JsonReader::kMaxJsonDepth)), "");
   EXPECT_THAT(fault_of(nested(JsonReader::kMaxJsonDepth + 1)),
-              HasSubstr("nested deeper than 500, at offset 500"));
+              HasSubstr("deeper than 500, at offset 500"));
   EXPECT_THAT(fault_of(std::string(10'000'000, '[')), HasSubstr("nested deeper"));
   EXPECT_FALSE(json_fault(nested(3), 3));
   EXPECT_TRUE(json_fault(nested(4), 3));

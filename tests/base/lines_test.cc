@@ -52,7 +52,7 @@ TEST(LinesTest, EveryEndOfALineAndAMarkAtTheFrontAreRead) {
 TEST(LinesTest, WhatSeparatesByNulIsRefusedWithItsLine) {
   for (const std::string& text : {"ab\0cd\0"s, "abc\0"s, "3\0004\0"s, "3\0"s}) {
     EXPECT_THAT(error_text([&] { read(text); }),
-                AllOf(HasSubstr("the list has a NUL byte: 'x.lst', line 1"), HasSubstr("-print0")));
+                AllOf(HasSubstr("NUL byte: 'x.lst', line 1"), HasSubstr("-print0")));
   }
   EXPECT_THAT(error_text([] { read("a\nb\nc\0d"s); }), HasSubstr("'x.lst', line 3"));
 }
@@ -62,8 +62,9 @@ TEST(LinesTest, OtherEncodingsAreNamed) {
        {"\xFF\xFE"
         "a\0\n\0"s,
         "\xFE\xFF\0a\0\n"s, "a\0\n\0"s, "\0a\0\n"s, "\xFF\xFE\0\0a\0\0\0"s}) {
-    EXPECT_THAT(error_text([&] { read(text); }),
-                HasSubstr("the list is UTF-16 or UTF-32, not UTF-8: 'x.lst'; save it as UTF-8"));
+    EXPECT_THAT(
+        error_text([&] { read(text); }),
+        AllOf(HasSubstr("UTF-16 or UTF-32"), HasSubstr("'x.lst'"), HasSubstr("save it as UTF-8")));
   }
 }
 
@@ -72,11 +73,11 @@ TEST(LinesTest, AFileWithoutAnEndIsRefused) {
   write_file(dir / "x", std::string(300'000, 'a'));
   EXPECT_EQ(read_text(dir / "x", 300'000, "the list").size(), 300'000U);
   EXPECT_THAT(error_text([&] { read_text(dir / "x", 299'999, "the list"); }),
-              HasSubstr("the list is larger than 293.0 KiB: '" + (dir / "x") + "'"));
+              HasSubstr("larger than 293.0 KiB: '" + (dir / "x") + "'"));
   EXPECT_THAT(error_text([] { read_text("/dev/zero", 300'000, "the list"); }),
-              HasSubstr("the list is larger than 293.0 KiB: '/dev/zero'"));
+              HasSubstr("larger than 293.0 KiB: '/dev/zero'"));
   EXPECT_THAT(error_text([&] { read_text(dir.path(), 300'000, "the list"); }),
-              HasSubstr("the list is a directory"));
+              HasSubstr("a directory"));
 }
 
 TEST(LinesTest, APipeIsReadToItsEndHoweverSlowItsWriterIs) {
@@ -114,8 +115,7 @@ TEST(PathTest, WhatTheSystemWouldCutIsRefused) {
   EXPECT_STREQ(c_path("a/b"), "a/b");
   const std::string path = "c\0d"s;
   EXPECT_EQ(error_code([&] { c_path(path); }), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(error_text([&] { c_path(path); }),
-              HasSubstr("the path has a NUL character: 'c\\x00d'"));
+  EXPECT_THAT(error_text([&] { c_path(path); }), HasSubstr("NUL character: 'c\\x00d'"));
 }
 
 }  // namespace

@@ -79,15 +79,20 @@ TEST(SpellingTest, AFieldHasTheNameOfItsOption) {
   EXPECT_EQ(spelled(kLarge), "--most-large");
   EXPECT_EQ(spelled(kSmall), "small") << "it has no option";
   EXPECT_EQ(spelled(detail::spelling_of<Numbers>("is_there")), "is_there") << "not its opposite";
-  EXPECT_EQ(refusal({.large = 1}), "--most-large is 1 samples; it must be at least 2; 5 is usual");
+  EXPECT_THAT(refusal({.large = 1}),
+              testing::AllOf(testing::StartsWith("--most-large is 1 samples"),
+                             testing::HasSubstr("at least 2"), testing::HasSubstr("5 is usual")));
 }
 
 TEST(SpellingTest, ANumberHasItsLeastAndItsMost) {
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({.large = 2, .small = 7}), "");
   EXPECT_EQ(refusal({.large = ~std::uint64_t{0}, .small = 0}), "");
-  EXPECT_EQ(refusal({.large = 1}), "large is 1 samples; it must be at least 2; 5 is usual");
-  EXPECT_EQ(refusal({.small = 8}), "small is 8; it must be at most 7");
+  EXPECT_THAT(refusal({.large = 1}),
+              testing::AllOf(testing::StartsWith("large is 1 samples"),
+                             testing::HasSubstr("at least 2"), testing::HasSubstr("5 is usual")));
+  EXPECT_THAT(refusal({.small = 8}),
+              testing::AllOf(testing::StartsWith("small is 8"), testing::HasSubstr("at most 7")));
 }
 
 /// Returns the string literals of the sources, each with the code before it. Adjacent literals are

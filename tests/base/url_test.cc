@@ -9,6 +9,7 @@ namespace {
 
 using test::error_code;
 using test::error_text;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -89,11 +90,11 @@ TEST(UrlTest, MalformedUrlsAreRefusedWithoutTheirSecrets) {
     EXPECT_EQ(error_code(call), ErrorCode::kInvalidArgument) << url;
     EXPECT_THAT(error_text(call), Not(HasSubstr(":sesame"))) << url;
     EXPECT_THAT(error_text(call), Not(HasSubstr("ame@"))) << url;
-    EXPECT_THAT(error_text(call), HasSubstr("; write scheme://host/path, and other characters as"));
+    EXPECT_THAT(error_text(call), HasSubstr("scheme://host/path"));
   }
-  EXPECT_EQ(error_text([] { parse_url("http://h/a\nb?k=sesame"); }),
-            "the URL is malformed: 'http://h/a\\nb?k=***' (it holds a control character); write "
-            "scheme://host/path, and other characters as %XX");
+  EXPECT_THAT(error_text([] { parse_url("http://h/a\nb?k=sesame"); }),
+              AllOf(HasSubstr("malformed: 'http://h/a\\nb?k=***'"), HasSubstr("control character"),
+                    HasSubstr("%XX")));
   EXPECT_EQ(error_code([] { canonical_url(std::string("s3://b/\0k", 9)); }),
             ErrorCode::kInvalidArgument);
 }

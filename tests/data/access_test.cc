@@ -54,9 +54,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr char kReadRemedy[] =
-    "; run `shardwise index` again (it reads only what changed), or bring the old shard back; then "
-    "open the dataset again";
+constexpr char kReadRemedy[] = "`shardwise index` again";
 
 Dataset open(const Shards& shards, Dataset::Access access) {
   return Dataset::open(shards.index_path(), {.access = access});
@@ -75,8 +73,8 @@ class ReadAccessTest : public ::testing::Test {
 TEST(AccessTest, HasNames) {
   EXPECT_EQ(parse_access("map"), Dataset::Access::kMap);
   EXPECT_EQ(parse_access("read"), Dataset::Access::kRead);
-  EXPECT_EQ(error_text([] { parse_access("Map"); }),
-            "unknown kind of access: 'Map'; choose map, read or range");
+  EXPECT_THAT(error_text([] { parse_access("Map"); }),
+              AllOf(HasSubstr("access: 'Map'"), HasSubstr("map, read or range")));
 }
 
 TEST_F(ReadAccessTest, GivesWhatMappingGives) {
@@ -91,8 +89,8 @@ TEST_F(ReadAccessTest, GivesWhatMappingGives) {
     EXPECT_EQ(sample.find("cls"), std::to_string(i % 10) + "\n");
     EXPECT_EQ(sample.copy("bin"), content_of(i));
     EXPECT_EQ(data.get(key_of(i)).index(), i);
-    EXPECT_EQ(error_text([&] { sample["png"]; }),
-              "no field 'png': " + sample.describe() + "; its fields are bin, cls");
+    EXPECT_THAT(error_text([&] { sample["png"]; }),
+                AllOf(HasSubstr("no field 'png': " + sample.describe()), HasSubstr("bin, cls")));
   }
   EXPECT_EQ(data.pool_stats().open_bytes, 0U);
 }
@@ -159,12 +157,13 @@ TEST_F(ReadAccessTest, ATruncatedShardIsStaleAndTheOthersAreServed) {
                   return "sample " + std::to_string(i) + ": no error";
                 } catch (const StaleIndex& e) {
                   const std::string text = e.what();
-                  const std::string expected = "the shard changed while it was open: sample " +
-                                               std::to_string(i) + " ('" + key_of(i) +
-                                               "') in shard '" + shards.path(1) + "', offset ";
+                  const std::string place = "sample " + std::to_string(i) + " ('" + key_of(i) +
+                                            "') in shard '" + shards.path(1) + "', offset ";
                   const std::string sizes = " (1000 bytes now, " + std::to_string(size) + " then)";
-                  if (!text.starts_with(expected) || !text.ends_with(sizes + kReadRemedy))
-                    return text;
+                  for (const std::string& part :
+                       {std::string("while it was open"), place, sizes, std::string(kReadRemedy)}) {
+                    if (text.find(part) == text.npos) return text;
+                  }
                 }
               }
               if (held["bin"] != content_of(10)) return "a held view changed";
@@ -185,12 +184,12 @@ TEST_F(ReadAccessTest, AShardThatIsWrittenToIsStale) {
   cut(shards.path(1), 0);
   cut(shards.path(1), size);  // the old length again, filled with zeros
   EXPECT_THAT(error_text([&] { data[5]; }),
-              AllOf(HasSubstr("(its time changed, its size did not)"), HasSubstr(kReadRemedy)));
+              AllOf(HasSubstr("time changed"), HasSubstr(kReadRemedy)));
   EXPECT_EQ(error_code([&] { data[9]; }), ErrorCode::kStaleIndex);
   EXPECT_EQ(wrong_with(data, 0), "");
   // A dataset that is opened now reports the change on the first access.
   EXPECT_THAT(error_text([&] { open(shards, Dataset::Access::kRead)[5]; }),
-              StartsWith("the shard changed since it was indexed: '" + shards.path(1) + "'"));
+              HasSubstr("since it was indexed: '" + shards.path(1) + "'"));
 }
 
 TEST_F(ReadAccessTest, TheFirstTouchChecksTheFirstHeader) {
@@ -202,11 +201,9 @@ TEST_F(ReadAccessTest, TheFirstTouchChecksTheFirstHeader) {
   test::set_old_time(shards.path(1));
   const Dataset data = open(shards, Dataset::Access::kRead);
   EXPECT_EQ(wrong_with(data, 0), "");
-  EXPECT_THAT(
-      error_text([&] { data[5]; }),
-      StartsWith("the shard changed since it was indexed, though its size and time did not: "
-                 "'" +
-                 shards.path(1) + "', offset 0"));
+  EXPECT_THAT(error_text([&] { data[5]; }),
+              AllOf(StartsWith("the shard changed"), HasSubstr("size and time did not"),
+                    HasSubstr("'" + shards.path(1) + "', offset 0")));
 }
 
 TEST_F(ReadAccessTest, ReplacedByRenameItsOldBytesAreReadWhileItIsOpen) {
@@ -235,10 +232,11 @@ TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
   const std::uint64_t offset = segment_of(data.index(), 0).members(2)[0].data_offset();
   pread_fails_with = EIO;
   EXPECT_EQ(error_code([&] { data[2]; }), ErrorCode::kIo);
-  EXPECT_EQ(error_text([&] { data[2]; }),
-            "cannot read a sample: sample 2 ('" + key_of(2) + "') in shard '" + shards.path(0) +
-                "', offset " + std::to_string(offset) + " (cannot read: '" + shards.path(0) +
-                "' (Input/output error)); check the disk, then run again");
+  EXPECT_THAT(error_text([&] { data[2]; }),
+              AllOf(HasSubstr("sample 2 ('" + key_of(2) + "') in shard '" + shards.path(0) +
+                              "', offset " + std::to_string(offset)),
+                    HasSubstr("cannot read: '" + shards.path(0) + "' (Input/output error)"),
+                    HasSubstr("the disk")));
   pread_fails_with = 0;
   EXPECT_EQ(wrong_with(data), "");
 }
@@ -246,39 +244,40 @@ TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
 // Fault under test: tests/faults.md 7.
 TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
   const Shards shards(3, 20);
-  EXPECT_EQ(in_child([&]() -> std::string {
-              const Dataset data = open(shards, Dataset::Access::kMap);
-              if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
-              const Sample last = data[39];
-              const auto size = fs::file_size(shards.path(1));
-              cut(shards.path(1), 1000);
-              int stale = 0;
-              for (const auto& read : {std::function<void()>([&] { last.copy("bin"); }),
-                                       std::function<void()>([&] { last.integer("cls"); }),
-                                       std::function<void()>([&] { data[25].copy("bin"); }),
-                                       std::function<void()>([&] { data[20].copy("cls"); })}) {
-                try {
-                  read();
-                } catch (const StaleIndex& e) {
-                  const std::string text = e.what();
-                  ++stale;
-                  if (!text.starts_with("the shard changed while it was open: sample ") ||
-                      text.find("in shard '" + shards.path(1) + "', offset ") == text.npos ||
-                      !text.ends_with(" (1000 bytes now, " + std::to_string(size) + " then)" +
-                                      kReadRemedy)) {
-                    return text;
-                  }
-                }
-              }
-              if (stale != 4) return "only " + std::to_string(stale) + " reads were stale";
-              if (last.key() != key_of(39)) return "another key";
-              for (std::uint64_t i = 0; i < 20; ++i) {
-                if (auto wrong = wrong_with(data, i); !wrong.empty()) return wrong;
-                if (data[40 + i].copy("bin") != content_of(40 + i)) return "other bytes";
-              }
-              return {};
-            }),
-            "");
+  EXPECT_EQ(
+      in_child([&]() -> std::string {
+        const Dataset data = open(shards, Dataset::Access::kMap);
+        if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
+        const Sample last = data[39];
+        const auto size = fs::file_size(shards.path(1));
+        cut(shards.path(1), 1000);
+        int stale = 0;
+        for (const auto& read : {std::function<void()>([&] { last.copy("bin"); }),
+                                 std::function<void()>([&] { last.integer("cls"); }),
+                                 std::function<void()>([&] { data[25].copy("bin"); }),
+                                 std::function<void()>([&] { data[20].copy("cls"); })}) {
+          try {
+            read();
+          } catch (const StaleIndex& e) {
+            const std::string text = e.what();
+            ++stale;
+            if (text.find("while it was open") == text.npos ||
+                text.find("in shard '" + shards.path(1) + "', offset ") == text.npos ||
+                text.find(" (1000 bytes now, " + std::to_string(size) + " then)") == text.npos ||
+                text.find(kReadRemedy) == text.npos) {
+              return text;
+            }
+          }
+        }
+        if (stale != 4) return "only " + std::to_string(stale) + " reads were stale";
+        if (last.key() != key_of(39)) return "another key";
+        for (std::uint64_t i = 0; i < 20; ++i) {
+          if (auto wrong = wrong_with(data, i); !wrong.empty()) return wrong;
+          if (data[40 + i].copy("bin") != content_of(40 + i)) return "other bytes";
+        }
+        return {};
+      }),
+      "");
 }
 
 // Bytes after the truncation point in the same page read as zeros, without a signal.

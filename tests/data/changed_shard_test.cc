@@ -22,10 +22,10 @@ using test::set_old_time;
 using test::Shards;
 using test::write_file;
 using test::wrong_with;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kRemedy[] =
-    "; run `shardwise index` again (it reads only what changed), or bring the old shard back";
+constexpr char kRemedy[] = "`shardwise index` again";
 
 class ChangedShardTest : public ::testing::Test {
  protected:
@@ -59,7 +59,7 @@ TEST_F(ChangedShardTest, ReplacedByRenameBeforeTheFirstTouchIsStale) {
   ASSERT_EQ(std::rename((shards_.dir() / "new").c_str(), shards_.path(1).c_str()), 0);
   const Dataset data = Dataset::open(shards_.index_path());
   expect_only_shard_1_fails(data, ErrorCode::kStaleIndex,
-                            {"the shard changed since it was indexed: '",
+                            {"since it was indexed: '",
                              std::to_string(fs::file_size(shards_.path(1))) + " bytes now, " +
                                  std::to_string(fs::file_size(shards_.path(1)) - 512) + " then)",
                              kRemedy});
@@ -108,8 +108,7 @@ TEST_F(ChangedShardTest, ReplacedWithSizeAndTimeRestoredIsSeenByItsFirstHeader) 
   set_old_time(shards_.path(1));
   expect_only_shard_1_fails(
       Dataset::open(shards_.index_path()), ErrorCode::kStaleIndex,
-      {"the shard changed since it was indexed, though its size and time did not",
-       "', offset 0; run `shardwise index` again"});
+      {"the shard changed", "size and time did not", "', offset 0", "`shardwise index` again"});
   EXPECT_EQ(update_index(shards_.index_path()).shards_scanned, 1u);
   const Dataset data = Dataset::open(shards_.index_path());
   const Sample first = data[kPerShard];
@@ -128,7 +127,7 @@ TEST_F(ChangedShardTest, WhatWasWrittenToStaysStaleThoughAnotherFileTakesItsName
   ASSERT_EQ(std::rename((shards_.dir() / "new").c_str(), shards_.path(1).c_str()), 0);
   EXPECT_EQ(error_code([&] { held.copy("bin"); }), ErrorCode::kStaleIndex);
   EXPECT_THAT(error_text([&] { data[kPerShard].copy("bin"); }),
-              HasSubstr("while it was open: sample 10 "));
+              AllOf(HasSubstr("while it was open"), HasSubstr("sample 10 ")));
   fs::remove(shards_.path(1));
   EXPECT_EQ(error_code([&] { held.copy("bin"); }), ErrorCode::kStaleIndex);
   EXPECT_EQ(wrong_with(data, 0), "");
@@ -167,9 +166,7 @@ TEST_F(ChangedShardTest, DeletedIsNotFound) {
   ASSERT_EQ(::unlink(shards_.path(1).c_str()), 0);
   const Dataset data = Dataset::open(shards_.index_path());
   expect_only_shard_1_fails(data, ErrorCode::kNotFound,
-                            {"shard not found: '",
-                             "(No such file or directory; 1 of 3 shards is "
-                             "missing); the index stores paths relative"});
+                            {"shard not found: '", "No such file", "1 of 3 shards", "relative"});
 }
 
 TEST_F(ChangedShardTest, ADirectoryInItsPlaceIsATypedError) {

@@ -24,6 +24,7 @@ using test::TarBuilder;
 using test::TempDir;
 using test::write_file;
 using test::wrong_with;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 TEST(DatasetTest, GivesEverySampleByNumberInShardListOrder) {
@@ -53,8 +54,9 @@ TEST(DatasetTest, ADatasetWithoutSamplesIsEmpty) {
 TEST(DatasetTest, ASampleOutOfRangeSaysHowManyThereAre) {
   const Shards shards(2, 3);
   const Dataset data = Dataset::open(shards.index_path());
-  EXPECT_EQ(error_text([&] { data[6]; }),
-            "no such sample: sample 6 of '" + shards.index_path() + "'; it has 6 samples, from 0");
+  EXPECT_THAT(error_text([&] { data[6]; }),
+              AllOf(HasSubstr("sample 6 of '" + shards.index_path() + "'"),
+                    HasSubstr("6 samples, from 0")));
   EXPECT_EQ(error_code([&] { data[6]; }), ErrorCode::kOutOfRange);
   EXPECT_EQ(error_code([&] { data[~std::uint64_t{0}]; }), ErrorCode::kOutOfRange);
   EXPECT_EQ(wrong_with(data), "");
@@ -106,9 +108,9 @@ TEST(DatasetTest, AKeyThatIsNotThereIsNotFound) {
   const Shards shards(1, 3);
   const Dataset data = Dataset::open(shards.index_path());
   EXPECT_EQ(error_code([&] { data.get("no\nsuch"); }), ErrorCode::kNotFound);
-  EXPECT_EQ(error_text([&] { data.get("no\nsuch"); }), "no sample has the key 'no\\nsuch': '" +
-                                                           shards.index_path() +
-                                                           "'; `shardwise ls` shows the keys");
+  EXPECT_THAT(error_text([&] { data.get("no\nsuch"); }),
+              AllOf(HasSubstr("key 'no\\nsuch': '" + shards.index_path() + "'"),
+                    HasSubstr("`shardwise ls`")));
 }
 
 TEST(DatasetTest, KeysAndFieldsAreBytes) {

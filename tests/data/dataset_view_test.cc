@@ -13,6 +13,7 @@ namespace shardwise {
 namespace {
 
 using test::TempDir;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -49,8 +50,7 @@ TEST(DatasetViewTest, HasTheSameMethodsOverItsOwnNumbers) {
     EXPECT_THAT(view[1].describe(), HasSubstr("sample 37 ('s000037')"));
     EXPECT_EQ(view.find("s000028"), std::nullopt) << "it is not of the view";
     EXPECT_THAT(view.shard_starts(), ElementsAre(0, 2, 6, 10, 14, 18));
-    EXPECT_THAT(test::error_text([&] { view[18]; }),
-                HasSubstr("no such sample: sample 18 of a view of '"));
+    EXPECT_THAT(test::error_text([&] { view[18]; }), HasSubstr("sample 18 of a view of '"));
     EXPECT_EQ(view.sample_bytes()(17), all.sample_bytes()(197));
     EXPECT_EQ(all.sample_bytes()(197), 9U);
   }
@@ -92,15 +92,15 @@ TEST(DatasetViewTest, CanBeMadeOfNumbersKeysAndViews) {
   EXPECT_THAT(test::error_text([&] {
                 all.subset(std::vector<std::uint64_t>{5, 200});
               }),
-              HasSubstr("no such sample: sample 200"));
+              HasSubstr("sample 200"));
   EXPECT_THAT(test::error_text([&] {
                 all.subset(std::vector<std::uint64_t>{5, 5});
               }),
-              HasSubstr("a sample is named twice: sample 5"));
+              HasSubstr("named twice: sample 5"));
   EXPECT_THAT(test::error_text([&] {
                 all.subset(std::vector<std::string>{"x", "s000001", "y"});
               }),
-              HasSubstr("no sample has the key 'x' (2 of the given keys are missing)"));
+              AllOf(HasSubstr("key 'x'"), HasSubstr("2 of the given keys")));
   EXPECT_THAT(test::error_text([&] { all.where("size = 3"); }), HasSubstr("no such column: size"));
 }
 
@@ -127,10 +127,10 @@ TEST(DatasetViewTest, RangesTogetherGiveWhatTheWholeDoes) {
     EXPECT_THAT(test::error_text([&] { data.where("1", 0, data.size() + 1); }),
                 HasSubstr("no such sample: sample " + std::to_string(data.size()) + " of "));
     EXPECT_THAT(test::error_text([&] { data.where("1", 4, 3); }),
-                HasSubstr("a range of samples ends before it begins: 4 to 3"));
+                AllOf(HasSubstr("range of samples"), HasSubstr("4 to 3")));
   }
   EXPECT_THAT(test::error_text([&] { all.where("0) OR (1", 10, 20); }),
-              HasSubstr("the condition cannot be used: near"));
+              HasSubstr("cannot be used: near"));
 }
 
 TEST(DatasetViewTest, GivesTheValuesOfAColumn) {
@@ -154,9 +154,8 @@ TEST(DatasetViewTest, GivesTheValuesOfAColumn) {
   const Dataset view = data.where("n = 7 OR n IS NULL");
   EXPECT_EQ(view.values("n", std::vector<std::uint64_t>{1})[0].type, Type::kNull);
   EXPECT_THAT(test::error_text([&] { view.values("n", numbers); }),
-              HasSubstr("no such sample: sample 2 of a view"));
-  EXPECT_THAT(test::error_text([&] { data.values("m", numbers); }),
-              HasSubstr("the index has no column 'm'"));
+              HasSubstr("sample 2 of a view"));
+  EXPECT_THAT(test::error_text([&] { data.values("m", numbers); }), HasSubstr("no column 'm'"));
 }
 
 TEST(DatasetViewTest, OfATenthGivesProvenExactEpochsOverThreeRanks) {
@@ -196,8 +195,7 @@ TEST(DatasetViewTest, GivesTheNumbersOfAColumn) {
   EXPECT_THAT(all.subset(std::vector<std::uint64_t>{4, 15, 29}).numbers("cls"),
               ElementsAre(4, 5, 9));
   EXPECT_THAT(test::error_text([&] { all.numbers("weight"); }),
-              testing::AllOf(HasSubstr("the index has no column 'weight'"),
-                             HasSubstr("columns are 'cls'")));
+              testing::AllOf(HasSubstr("no column 'weight'"), HasSubstr("columns are 'cls'")));
   const auto sampler =
       make_sampler(all, {.kind = Resampled{.weights = "cls"}, .epoch_size = 20'000});
   std::vector<int> times(10);

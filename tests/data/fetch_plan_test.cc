@@ -13,6 +13,7 @@
 namespace shardwise {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -168,12 +169,11 @@ TEST(FetchPlanTest, WhatCannotBePlannedSaysWhy) {
     }
     return std::string("planned");
   };
-  EXPECT_THAT(
-      text_of({}, {.world_size = 12}, {.nodes = 5}),
-      HasSubstr("InvalidArgument: 12 ranks are not divisible by 5 nodes; use 1, 2, 3, 4, 6, "
-                "12 nodes"));
+  EXPECT_THAT(text_of({}, {.world_size = 12}, {.nodes = 5}),
+              AllOf(HasSubstr("InvalidArgument"), HasSubstr("12 ranks"), HasSubstr("by 5 nodes"),
+                    HasSubstr("1, 2, 3, 4, 6, 12 nodes")));
   EXPECT_THAT(text_of({}, {.world_size = 12}, {.nodes = 0}),
-              HasSubstr("12 ranks are not divisible by 0 nodes"));
+              AllOf(HasSubstr("12 ranks"), HasSubstr("by 0 nodes")));
   EXPECT_THAT(text_of({}, {}, {.epochs = 0}), HasSubstr("the plan has 0 epochs"));
   const CancelToken::Flag stop{true};
   EXPECT_THAT(text_of({}, {}, {.cancel = &stop}), HasSubstr("Cancelled"));

@@ -25,7 +25,6 @@ using test::error_code;
 using test::error_text;
 using test::ServedDescriptor;
 using ::testing::AllOf;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 std::string note_of(const ServedDescriptor& served, std::size_t shard,
@@ -66,8 +65,9 @@ TEST(LazyDatasetTest, NumbersAndSamplesAreThoseOfAnIndex) {
   Dataset::Options options = served.options(served.cache());
   options.access = Dataset::Access::kRead;
   expect_all(Dataset::open_lazily(served.path(), options));
-  EXPECT_EQ(error_text([&] { lazy[full.size()]; }),
-            "no such sample: sample 61 of '" + served.path() + "'; it has 61 samples, from 0");
+  EXPECT_THAT(
+      error_text([&] { lazy[full.size()]; }),
+      AllOf(HasSubstr("sample 61 of '" + served.path() + "'"), HasSubstr("61 samples, from 0")));
 }
 
 TEST(LazyDatasetTest, ManySamplesFieldsOfThemAndViewsAreThoseOfAnIndex) {
@@ -187,11 +187,10 @@ TEST(LazyDatasetTest, AShardWithAnotherNumberOfSamplesIsAMismatch) {
   const Dataset lazy = served.open();
   EXPECT_EQ(lazy.size(), 62u);
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(error_text([&] { lazy[5]; }), "a shard differs from its descriptor: '" +
-                                                served.urls()[1] +
-                                                "' has 17 samples, not 18 as in '" + served.path() +
-                                                "'; restore the original shard, or make a new "
-                                                "descriptor with `shardwise export --format wids`");
+    EXPECT_THAT(error_text([&] { lazy[5]; }),
+                AllOf(HasSubstr("its descriptor: '" + served.urls()[1] + "'"),
+                      HasSubstr("17 samples, not 18"), HasSubstr("'" + served.path() + "'"),
+                      HasSubstr("`shardwise export --format wids`")));
     EXPECT_EQ(error_code([&] { lazy[22]; }), ErrorCode::kMismatch);
   }
   EXPECT_EQ(test::difference(lazy[4], 4), "") << "the other shards are served";
@@ -249,9 +248,8 @@ TEST(LazyDatasetTest, PoliciesAreThoseOfAnIndex) {
 TEST(LazyDatasetTest, WhatNeedsAnIndexSaysSo) {
   const ServedDescriptor served;
   const Dataset lazy = served.open();
-  const std::string expected =
-      "this needs an index, but the data set was opened from a descriptor alone: '" +
-      served.path() + "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX";
+  const auto expected = AllOf(HasSubstr("needs an index"), HasSubstr("'" + served.path() + "'"),
+                              HasSubstr("`shardwise index -o INDEX DESCRIPTOR`"));
   const std::vector<std::uint64_t> numbers{1};
   std::vector<std::uint64_t> sizes(1);
   const std::vector<std::function<void()>> calls{
@@ -269,7 +267,7 @@ TEST(LazyDatasetTest, WhatNeedsAnIndexSaysSo) {
       [&] { Dataset(lazy.shared_index(), served.options(served.cache())); },
       [&] { check_against_descriptor(lazy.index(), read_wids_descriptor(served.path())); }};
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    EXPECT_EQ(error_text(calls[i]), expected) << i;
+    EXPECT_THAT(error_text(calls[i]), expected) << i;
     EXPECT_EQ(error_code(calls[i]), ErrorCode::kUnsupported) << i;
   }
   EXPECT_EQ(served.gets(), 0);
@@ -282,19 +280,19 @@ TEST(LazyDatasetTest, WhatASingleOptionForbidsIsSaidBeforeAnythingIsRead) {
     change(options);
     return error_text([&] { static_cast<void>(Dataset::open_lazily(served.path(), options)); });
   };
-  EXPECT_EQ(text_with([](auto& o) { o.cache = nullptr; }),
-            "the shards are remote, and there is no shard cache: '" + served.path() +
-                "'; give a cache (Dataset::Options::cache)");
+  EXPECT_THAT(text_with([](auto& o) { o.cache = nullptr; }),
+              AllOf(HasSubstr("remote"), HasSubstr("no shard cache: '" + served.path() + "'"),
+                    HasSubstr("Dataset::Options::cache")));
   EXPECT_THAT(text_with([](auto& o) { o.access = Dataset::Access::kRange; }),
-              AllOf(HasSubstr("only an index knows where single samples are"),
-                    EndsWith("run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX")));
+              AllOf(HasSubstr("only an index"), HasSubstr("single samples"),
+                    HasSubstr("`shardwise index -o INDEX DESCRIPTOR`")));
   EXPECT_THAT(text_with([](auto& o) { o.root = "/data"; }), HasSubstr("leave out the root"));
   for (const std::function<void(Index::Content&)>& change :
        std::vector<std::function<void(Index::Content&)>>{
            [](auto& c) { c.columns = {parse_column("cls")}; }, [](auto& c) { c.hashes = true; },
            [](auto& c) { c.unique_keys = true; }}) {
     EXPECT_THAT(text_with([&](auto& o) { change(o.index_cache.build.content); }),
-                HasSubstr("columns, hashes and unique keys"));
+                HasSubstr("columns, hashes"));
   }
   const auto open = [&](const std::string& name) {
     static_cast<void>(Dataset::open_lazily(name, served.options(served.cache())));
@@ -302,9 +300,9 @@ TEST(LazyDatasetTest, WhatASingleOptionForbidsIsSaidBeforeAnythingIsRead) {
   test::write_file(served.dir / "plain.idx", "x");
   for (const std::string& name :
        {served.urls()[0], served.dir / "plain.idx", served.server.url("/{0,1}.tar")}) {
-    EXPECT_EQ(error_text([&] { open(name); }),
-              "only a wids descriptor says how many samples its shards hold: '" + name +
-                  "'; name one descriptor (x.json), or open an index with Dataset::open");
+    EXPECT_THAT(error_text([&] { open(name); }),
+                AllOf(HasSubstr("wids descriptor"), HasSubstr("'" + name + "'"),
+                      HasSubstr("x.json"), HasSubstr("Dataset::open")));
   }
   EXPECT_EQ(error_code([&] { open(served.dir / "none.json"); }), ErrorCode::kNotFound);
   served.shards[1].name = "x/../0.tar";
@@ -318,9 +316,9 @@ TEST(LazyDatasetTest, ACompressedShardIsUnsupported) {
   ServedDescriptor served;
   served.shards[0].bytes = test::compress(served.shards[0].bytes, Compression::kGzip);
   served.serve(0);
-  EXPECT_EQ(error_text([lazy = served.open()] { lazy[0]; }),
-            "the shard is compressed (gzip), and only an index knows where its members are: '" +
-                served.urls()[0] + "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX");
+  EXPECT_THAT(error_text([lazy = served.open()] { lazy[0]; }),
+              AllOf(HasSubstr("compressed (gzip)"), HasSubstr("'" + served.urls()[0] + "'"),
+                    HasSubstr("`shardwise index -o INDEX DESCRIPTOR`")));
 }
 
 // Fault under test: tests/faults.md 62.
@@ -414,9 +412,9 @@ TEST(LazyDatasetTest, AShardThatChangedSinceItWasReadIsStale) {
     EXPECT_TRUE(
         served.cache()->remove(CacheAccess::name_of({.source = {.url = served.urls()[5]}})));
     for (int i = 0; i < 2; ++i) {
-      EXPECT_EQ(error_text([&] { lazy[60]; }),
-                "the shard changed since this dataset first read it: '" + served.urls()[5] +
-                    "'; open the dataset again, or bring the old shard back to its source");
+      EXPECT_THAT(error_text([&] { lazy[60]; }),
+                  AllOf(HasSubstr("the shard changed"), HasSubstr("'" + served.urls()[5] + "'"),
+                        HasSubstr("open the dataset again")));
       EXPECT_EQ(error_code([&] { lazy[54]; }), ErrorCode::kStaleIndex);
     }
     EXPECT_EQ(test::difference(lazy[3], 3), "") << "the others are served";
@@ -449,7 +447,7 @@ TEST(LazyDatasetTest, AnOldShardInTheCacheIsFetchedAgainIfTheDescriptorNamesAnot
     served.write();
     const Dataset wrong = served.open();
     for (int i = 0; i < 2; ++i) {
-      EXPECT_THAT(error_text([&] { wrong[53]; }), HasSubstr("has 9 samples, not 10 as in"));
+      EXPECT_THAT(error_text([&] { wrong[53]; }), HasSubstr("9 samples, not 10"));
     }
   }
 }
@@ -572,9 +570,9 @@ TEST(LazyDatasetTest, ADescriptorOfLocalShardsIsIndexed) {
 TEST(LazyDatasetTest, WhatACacheWillFetchIsPlannedIfSizesAreKnown) {
   ServedDescriptor served;
   const Dataset lazy = served.open();
-  EXPECT_EQ(error_text([&] { static_cast<void>(FetchPlan::Shards::of(lazy)); }),
-            "the descriptor lacks the sizes of shards: '" + served.path() +
-                "'; add a filesize to each shard, or run `shardwise index -o INDEX DESCRIPTOR`");
+  EXPECT_THAT(error_text([&] { static_cast<void>(FetchPlan::Shards::of(lazy)); }),
+              AllOf(HasSubstr("sizes of shards: '" + served.path() + "'"), HasSubstr("filesize"),
+                    HasSubstr("`shardwise index -o INDEX DESCRIPTOR`")));
   const auto order = make_sampler(lazy, {.seed = 3, .kind = Sharded{.window = 4}});
   EXPECT_EQ(small_cache_warning(lazy, *order, {.first = 0, .count = 1}), std::nullopt);
   for (ServedDescriptor::Shard& shard : served.shards) shard.says_size = true;

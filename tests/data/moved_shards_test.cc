@@ -74,13 +74,10 @@ TEST(RootTest, NothingIsLookedForOutsideOfIt) {
   // The shards exist where the index says, but are not read, because the user named another root.
   const Dataset data = Dataset::open(shards.index_path(), {.root = empty.path()});
   EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kNotFound);
-  EXPECT_THAT(
-      error_text([&] { data[0]; }),
-      AllOf(HasSubstr("shard not found: '" + empty / "train-0.tar"),
-            HasSubstr("2 of 2 shards are missing"),
-            HasSubstr("give with Dataset::Options::root the folder that holds 'train-0.tar'; "
-                      "it is not in '" +
-                      empty.path() + "'")));
+  EXPECT_THAT(error_text([&] { data[0]; }),
+              AllOf(HasSubstr("shard not found: '" + empty / "train-0.tar"),
+                    HasSubstr("2 of 2 shards"), HasSubstr("Dataset::Options::root"),
+                    HasSubstr("'train-0.tar'"), HasSubstr("not in '" + empty.path() + "'")));
 }
 
 TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
@@ -89,10 +86,9 @@ TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
     return [&shards, root] { Dataset::open(shards.index_path(), {.root = root}); };
   };
   EXPECT_EQ(error_code(open(shards.dir() / "none")), ErrorCode::kNotFound);
-  EXPECT_THAT(
-      error_text(open(shards.dir() / "none")),
-      AllOf(HasSubstr("the folder with the shards does not exist: '" + shards.dir() / "none'"),
-            HasSubstr("given as Dataset::Options::root")));
+  EXPECT_THAT(error_text(open(shards.dir() / "none")),
+              AllOf(HasSubstr("not exist: '" + shards.dir() / "none'"),
+                    HasSubstr("given as Dataset::Options::root")));
   EXPECT_EQ(error_code(open(shards.path(0))), ErrorCode::kNotFound);
   EXPECT_EQ(error_code(open("https://host/data")), ErrorCode::kUnsupported);
   EXPECT_THAT(error_text(open("https://host/data")), HasSubstr("--relocate OLD NEW"));
@@ -121,7 +117,7 @@ TEST(RootTest, NoStoredPathLeadsOutOfIt) {
        {".." + name, "sub/../.." + name, "/a/../.." + name, "./.." + name, std::string("..")}) {
     set_url(shards.index_path(), url);
     EXPECT_EQ(error_code(open), ErrorCode::kInvalidArgument) << url;
-    EXPECT_THAT(error_text(open), HasSubstr("out of the root folder"));
+    EXPECT_THAT(error_text(open), HasSubstr("root folder"));
   }
   set_url(shards.index_path(), "https://host" + name);
   EXPECT_EQ(error_code(open), ErrorCode::kUnsupported);
@@ -150,9 +146,9 @@ TEST(AcceptTimesTest, CopiesAreReadIfAsked) {
   const Shards shards(3, 10);
   for (const std::string& path : shards.paths()) set_old_time(path, 1'100'000'000);
   for (const Dataset::Access access : kBoth) {
-    EXPECT_THAT(error_text([&] { Dataset::open(shards.index_path(), {.access = access})[0]; }),
-                AllOf(HasSubstr("the shard changed since it was indexed"),
-                      HasSubstr("Dataset::Options::accept_times")));
+    EXPECT_THAT(
+        error_text([&] { Dataset::open(shards.index_path(), {.access = access})[0]; }),
+        AllOf(HasSubstr("since it was indexed"), HasSubstr("Dataset::Options::accept_times")));
     EXPECT_EQ(
         wrong_with(Dataset::open(shards.index_path(), {.access = access, .accept_times = true})),
         "");
@@ -176,9 +172,9 @@ TEST(AcceptTimesTest, AnotherShardIsNoCopy) {
     EXPECT_EQ(wrong_with(data, 0), "");
     EXPECT_THAT(error_text([&] { data[10]; }), HasSubstr("bytes now"));
     EXPECT_EQ(error_code([&] { data[20]; }), ErrorCode::kStaleIndex);
-    EXPECT_THAT(error_text([&] { data[20]; }),
-                AllOf(HasSubstr("content differs"), HasSubstr(shards.path(2)),
-                      HasSubstr("no header of a member of")));
+    EXPECT_THAT(
+        error_text([&] { data[20]; }),
+        AllOf(HasSubstr("content differs"), HasSubstr(shards.path(2)), HasSubstr("no header")));
   }
   // In this shard only the first header differs.
   other = shard_bytes(20, 10);
@@ -222,10 +218,9 @@ TEST(AcceptTimesTest, MembersInAnotherOrderAreNoCopy) {
     set_old_time(dir / "a.tar", 1'200'000'000);
     for (const Dataset::Access access : kBoth) {
       const Dataset data = Dataset::open(dir / "x.idx", {.access = access, .accept_times = true});
-      EXPECT_THAT(
-          error_text([&] { data[1]; }),
-          AllOf(HasSubstr("content differs"), HasSubstr("' (the header right before offset "),
-                HasSubstr("is of 'dir/00"), HasSubstr("', not of 'dir/00")));
+      EXPECT_THAT(error_text([&] { data[1]; }),
+                  AllOf(HasSubstr("content differs"), HasSubstr("header right before offset "),
+                        HasSubstr("is of 'dir/00"), HasSubstr("', not of 'dir/00")));
     }
     EXPECT_EQ(build_index(dir / "x.idx", {dir / "a.tar"}, {.accept_times = true}).shards_scanned,
               1U);
@@ -243,7 +238,7 @@ TEST(AcceptTimesTest, OtherBytesAreSeenIfThereAreHashes) {
     set_old_time(dir / "a.tar");
     const Dataset data = Dataset::open(dir / "x.idx", {.accept_times = true});
     if (hashes) {
-      EXPECT_THAT(error_text([&] { data[0]; }), HasSubstr("(the bytes of 'a.txt' differ)"));
+      EXPECT_THAT(error_text([&] { data[0]; }), HasSubstr("bytes of 'a.txt' differ"));
     } else {
       EXPECT_EQ(data[1].copy("txt"), "a.txt1") << "which the documentation says";
     }
@@ -293,16 +288,14 @@ TEST(MissingShardsTest, TheErrorCountsThemAndSaysWhereTheyAreLookedFor) {
     EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kNotFound);
     EXPECT_THAT(
         error_text([&] { data[4]; }),
-        AllOf(HasSubstr("shard not found: '" + shards.path(2) + "' (No such file or directory"),
-              HasSubstr("11 of 11 shards are missing"),
-              HasSubstr("the index stores paths relative to its own folder, '" +
-                        shards.dir().path() + "'"),
+        AllOf(HasSubstr("shard not found: '" + shards.path(2) + "'"), HasSubstr("No such file"),
+              HasSubstr("11 of 11 shards"), HasSubstr("own folder, '" + shards.dir().path() + "'"),
               HasSubstr("Dataset::Options::root"),
               HasSubstr("shardwise index -o INDEX --relocate OLD NEW")));
   }
   fs::rename(other / "data/train-0.tar", shards.path(0));
   EXPECT_THAT(error_text([&] { Dataset::open(shards.index_path())[4]; }),
-              HasSubstr("10 of 11 shards are missing"));
+              HasSubstr("10 of 11 shards"));
 }
 
 TEST(MissingShardsTest, AnAbsolutePathIsNotSaidToBeRelative) {
@@ -311,8 +304,7 @@ TEST(MissingShardsTest, AnAbsolutePathIsNotSaidToBeRelative) {
   build_index(home / "x.idx", shards.paths());
   fs::remove(shards.path(0));
   EXPECT_THAT(error_text([&] { Dataset::open(home / "x.idx")[0]; }),
-              AllOf(HasSubstr("1 of 1 shard is missing"), HasSubstr("the index stores this path"),
-                    Not(HasSubstr("relative"))));
+              AllOf(HasSubstr("1 of 1 shard"), HasSubstr("this path"), Not(HasSubstr("relative"))));
 }
 
 TEST(MissingShardsTest, OfVeryManySomeAreLookedAt) {
@@ -324,9 +316,9 @@ TEST(MissingShardsTest, OfVeryManySomeAreLookedAt) {
   }
   build_index(dir / "x.idx", paths);
   const auto index = Index::open(dir / "x.idx");
-  EXPECT_EQ(count_missing_shards(*index), "at least 0 of 1003 shards are missing");
+  EXPECT_THAT(count_missing_shards(*index), HasSubstr("at least 0 of 1003"));
   for (const std::string& path : paths) fs::remove(path);
-  EXPECT_EQ(count_missing_shards(*index), "at least 1000 of 1003 shards are missing");
+  EXPECT_THAT(count_missing_shards(*index), HasSubstr("at least 1000 of 1003"));
 }
 
 }  // namespace

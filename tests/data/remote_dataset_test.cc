@@ -141,7 +141,7 @@ TEST_F(RemoteDatasetTest, ManySamplesAndFieldsOfThemComeThroughACacheAndWithoutO
   EXPECT_THAT(error_text([&] {
                 for (const Sample& sample : without.samples(numbers)) EXPECT_FALSE(sample.index());
               }),
-              HasSubstr("the shard is remote, and there is no shard cache"));
+              AllOf(HasSubstr("remote"), HasSubstr("no shard cache")));
 }
 
 TEST_F(RemoteDatasetTest, UrlsInPlaceOfAnIndexWillDo) {
@@ -229,7 +229,7 @@ TEST_F(RemoteDatasetTest, AShardThatIsAnotherOneAfterACutIsStale) {
     EXPECT_THAT(error_text([&] {
                   build_index(index_path(), {server_.url("/cut.tar")}, {.remote = remote()});
                 }),
-                AllOf(HasSubstr("changed while it was fetched"), HasSubstr("/cut.tar")));
+                AllOf(HasSubstr("changed while"), HasSubstr("/cut.tar")));
   }
 }
 
@@ -281,7 +281,7 @@ TEST_P(RemoteCompressedTest, IsIndexedAndExpandedIntoTheCache) {
     EXPECT_EQ(total_gets(), gets);
   }
   EXPECT_THAT(error_text([&] { Dataset::open(index_path())[0]; }),
-              AllOf(HasSubstr("compressed (gzip)"), HasSubstr("no shard cache to expand it into"),
+              AllOf(HasSubstr("compressed (gzip)"), HasSubstr("no shard cache"),
                     HasSubstr("Dataset::Options::cache")));
 }
 INSTANTIATE_TEST_SUITE_P(KeepOrNot, RemoteCompressedTest, ::testing::Bool());
@@ -366,7 +366,7 @@ TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
     }
     const Dataset data = shared(true);
     EXPECT_THAT(error_text([&] { data[0]; }),
-                AllOf(HasSubstr("the shard in the cache is not the one that was indexed"),
+                AllOf(HasSubstr("in the cache"), HasSubstr("not the one"),
                       HasSubstr("the content of"), HasSubstr("0.tar")));
     for (const char* name : {"", "/shards", "/futures"}) {
       ::chmod((dir_ / "cache" + name).c_str(), 02770);
@@ -379,7 +379,7 @@ TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
   build_index(index_path(), serve(), {.remote = remote()});
   const auto data = Dataset::open(index_path());
   EXPECT_THAT(error_text([&] { data[0]; }),
-              AllOf(HasSubstr("remote, and there is no shard cache"), HasSubstr("/0.tar"),
+              AllOf(HasSubstr("remote"), HasSubstr("no shard cache"), HasSubstr("/0.tar"),
                     HasSubstr("Dataset::Options::cache"), HasSubstr("Dataset::Access::kRange")));
   EXPECT_THAT(error_text([&] { build_index(dir_ / "x.idx", serve()); }),
               AllOf(HasSubstr("/0.tar'"), HasSubstr("BuildOptions::remote")));
@@ -408,7 +408,7 @@ TEST_F(RemoteDatasetTest, AShardThatChangedAtItsSourceIsStaleAndNotKept) {
   server_.serve("/1.tar", {.body = other.bytes()});
   const auto data = Dataset::open(index_path(), {.cache = cache()});
   EXPECT_THAT(error_text([&] { data[kSamples]; }),
-              AllOf(HasSubstr("not the shard that was indexed"), HasSubstr("/1.tar")));
+              AllOf(HasSubstr("not the shard"), HasSubstr("/1.tar")));
   EXPECT_EQ(data.cache()->used_bytes(), 0u);
   EXPECT_EQ(data[0].copy("txt"), "text s0") << "the others can be read";
 }
@@ -466,8 +466,7 @@ TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) 
       }
       EXPECT_THAT(
           error_text([&] { changed[0]; }),
-          AllOf(HasSubstr("/x.tar"),
-                HasSubstr(hashes ? "fetched bytes" : "though its size and validator did not"),
+          AllOf(HasSubstr("/x.tar"), HasSubstr(hashes ? "fetched bytes" : "size and validator"),
                 HasSubstr("offset")));
     }
   }
@@ -614,7 +613,7 @@ TEST_F(RemoteDatasetTest, OfAShardWithoutVersionsSamplesAreHeldToTheirHashes) {
   EXPECT_EQ(error_code([&] { hashed[7]; }), ErrorCode::kStaleIndex);
   const auto unhashed = open(false);
   EXPECT_THAT(error_text([&] { unhashed[7]; }),
-              AllOf(HasSubstr("no ETag and no Last-Modified"), HasSubstr(server_.url("/x.tar")),
+              AllOf(HasSubstr("no ETag"), HasSubstr(server_.url("/x.tar")),
                     HasSubstr("Index::Content::hashes")));
   EXPECT_EQ(error_code([&] { unhashed[7]; }), ErrorCode::kUnsupported);
 }

@@ -254,7 +254,7 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
   EXPECT_THAT(warning(3, 4).value(),
               testing::AllOf(HasSubstr("uses up to"),
                              HasSubstr("(" + std::to_string(4 * shard_bytes_) + " bytes)"),
-                             HasSubstr("choose a smaller window or a larger cache")));
+                             HasSubstr("smaller window"), HasSubstr("larger cache")));
   // Several ranks each have a window, which cannot be smaller.
   const auto shared =
       Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(30))});
@@ -282,11 +282,10 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForSingleDrawsIsNoticedBeforehand) {
     return small_cache_warning(data, *make_sampler(data, {.seed = 1, .kind = kind}),
                                {.first = 0, .count = 1});
   };
-  EXPECT_THAT(
-      warning(3, Resampled{}).value(),
-      testing::AllOf(HasSubstr("any shard at any time"),
-                     HasSubstr("(" + std::to_string(kShards * shard_bytes_) + " bytes)"),
-                     HasSubstr("choose the order `sharded` with a window of at most 3 shards")));
+  EXPECT_THAT(warning(3, Resampled{}).value(),
+              testing::AllOf(HasSubstr("any shard"),
+                             HasSubstr("(" + std::to_string(kShards * shard_bytes_) + " bytes)"),
+                             HasSubstr("order `sharded`"), HasSubstr("at most 3 shards")));
   EXPECT_EQ(warning(3, Sharded{3}), std::nullopt) << "the advice holds";
   EXPECT_EQ(warning(kShards, Resampled{}), std::nullopt) << "it holds all";
   EXPECT_EQ(warning(3, Resampled{.unit = Resampled::Unit::kShard}), std::nullopt);

@@ -58,7 +58,7 @@ TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
               } catch (const Error& e) {
                 const std::string text = e.what();
                 if (e.code() != ErrorCode::kIo || text.find(shards.path(1)) == std::string::npos ||
-                    text.find("raise the limit of open files (ulimit -n)") == std::string::npos) {
+                    text.find("(ulimit -n)") == std::string::npos) {
                   return text;
                 }
               }
@@ -119,7 +119,7 @@ TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
                 return "no error";
               } catch (const NoDescriptor& e) {
                 const std::string text = e.what();
-                return text.find("raise the limit of open files") == text.npos ? text : "";
+                return text.find("limit of open files") == text.npos ? text : "";
               }
             }),
             "");
@@ -155,11 +155,13 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
                 static_cast<void>(data[5]);
                 return "no error";
               } catch (const Error& e) {
-                const std::string expected =
-                    "cannot allocate the 1.0 GiB of a sample: sample 5 ('dir/large') in shard '" +
-                    dir / "large.tar" +
-                    "'; give the process more memory, or map the shards (Dataset::Access::kMap)";
-                if (e.what() != expected) return e.what();
+                const std::string text = e.what();
+                for (const std::string& part :
+                     {std::string("cannot allocate the 1.0 GiB"),
+                      "sample 5 ('dir/large') in shard '" + dir / "large.tar" + "'",
+                      std::string("Dataset::Access::kMap")}) {
+                  if (text.find(part) == text.npos) return text;
+                }
               }
               return data.pool_stats().open_bytes < (1 << 20) ? "" : "the large one is mapped";
             }),
@@ -179,11 +181,13 @@ TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
                 MappedFile::open(dir / "large.tar");
                 return "no error";
               } catch (const CannotMap& e) {
-                const std::string expected =
-                    "cannot map: '" + (dir / "large.tar") +
-                    "' (Cannot allocate memory); raise the limits of address space (ulimit -v) and "
-                    "of mappings (vm.max_map_count)";
-                return e.what() == expected ? "" : e.what();
+                const std::string text = e.what();
+                for (const std::string& part :
+                     {"cannot map: '" + (dir / "large.tar") + "' (Cannot allocate memory)",
+                      std::string("(ulimit -v)"), std::string("(vm.max_map_count)")}) {
+                  if (text.find(part) == text.npos) return text;
+                }
+                return "";
               }
             }),
             "");
@@ -205,10 +209,11 @@ TEST(ResourceLimitTest, AThreadThatCannotBeStartedIsATypedError) {
                 text = e.what();
               }
               threads.join();
-              return text == "cannot start a thread: Resource temporarily unavailable; use fewer "
-                             "threads, or raise the limit on processes (ulimit -u)"
-                         ? ""
-                         : text;
+              for (const char* part : {"cannot start a thread", "Resource temporarily unavailable",
+                                       "fewer threads", "(ulimit -u)"}) {
+                if (text.find(part) == text.npos) return text;
+              }
+              return "";
             }),
             "");
 }

@@ -103,11 +103,12 @@ TEST(SampleTest, SamplesOfOneShardMayHaveDifferentFields) {
 TEST(SampleTest, AMissingFieldNamesShardSampleAndTheFieldsThereAre) {
   const OneShard shard(TarBuilder().file("a/x.jpg", "1").file("a/x.b\xFFin", "2").end());
   const Sample sample = shard.data()[0];
-  const std::string expected = "no field 'png': sample 0 ('a/x') in shard '" + shard.path() +
-                               "'; its fields are jpg, b\\xffin";
-  EXPECT_EQ(error_text([&] { sample["png"]; }), expected);
-  EXPECT_EQ(error_text([&] { static_cast<void>(sample.copy("png")); }), expected);
-  EXPECT_EQ(error_text([&] { sample.integer("png"); }), expected);
+  const auto expected = testing::AllOf(
+      testing::HasSubstr("no field 'png': sample 0 ('a/x') in shard '" + shard.path() + "'"),
+      testing::HasSubstr("jpg, b\\xffin"));
+  EXPECT_THAT(error_text([&] { sample["png"]; }), expected);
+  EXPECT_THAT(error_text([&] { static_cast<void>(sample.copy("png")); }), expected);
+  EXPECT_THAT(error_text([&] { sample.integer("png"); }), expected);
   EXPECT_EQ(error_code([&] { sample["png"]; }), ErrorCode::kNotFound);
 }
 
@@ -148,9 +149,10 @@ TEST(SampleTest, IntegerRefusesWhatIsNoWholeNumber) {
     EXPECT_EQ(error_code([&] { sample.integer("f" + std::to_string(i)); }), ErrorCode::kBadField)
         << contents[i];
   }
-  EXPECT_EQ(error_text([&] { sample.integer("f2"); }),
-            "the field 'f2' is not an integer: 'seven': sample 0 ('x') in shard '" + shard.path() +
-                "'; name a field of integers, or mend the shard");
+  EXPECT_THAT(error_text([&] { sample.integer("f2"); }),
+              testing::AllOf(testing::HasSubstr("field 'f2'"),
+                             testing::HasSubstr("not an integer: 'seven'"),
+                             testing::HasSubstr("sample 0 ('x') in shard '" + shard.path() + "'")));
 }
 
 TEST(SampleTest, ABadNumberIsShownInPart) {

@@ -68,9 +68,9 @@ TEST(ClaimedIndexTest, WhatNeedsRecordsSaysHowToGetThem) {
   EXPECT_EQ(index->fingerprint(), (Hash128{1, 2}));
   EXPECT_EQ(index->lookup(), Index::Lookup());
   EXPECT_EQ(index->content(), Index::Content());
-  const std::string expected =
-      "this needs an index, but the data set was opened from a descriptor alone: "
-      "'train.json'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX";
+  const auto expected =
+      testing::AllOf(testing::HasSubstr("needs an index"), testing::HasSubstr("'train.json'"),
+                     testing::HasSubstr("`shardwise index -o INDEX DESCRIPTOR`"));
   for (const std::function<void()>& call : std::vector<std::function<void()>>{
            [&] { static_cast<void>(segment_of(*index, 0)); },
            [&] { static_cast<void>(index->find("key")); },
@@ -79,11 +79,12 @@ TEST(ClaimedIndexTest, WhatNeedsRecordsSaysHowToGetThem) {
            [&] { static_cast<void>(index->skipped(1)); }, [&] { index->validate(); },
            [&] { Query(index, "SELECT url FROM shards"); },
            [&] { static_cast<void>(select_samples(index, "1")); }}) {
-    EXPECT_EQ(error_text(call), expected);
+    EXPECT_THAT(error_text(call), expected);
     EXPECT_EQ(error_code(call), ErrorCode::kUnsupported);
   }
-  EXPECT_EQ(error_text([&] { static_cast<void>(index->shard(1)); }),
-            "no such shard: shard 1 of 'train.json'; it has 1 shard, from 0");
+  EXPECT_THAT(error_text([&] { static_cast<void>(index->shard(1)); }),
+              testing::AllOf(testing::HasSubstr("shard 1 of 'train.json'"),
+                             testing::HasSubstr("1 shard, from 0")));
 }
 
 }  // namespace

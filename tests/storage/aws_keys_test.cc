@@ -105,9 +105,8 @@ TEST_F(AwsKeysTest, AWebIdentityOfTheEnvironmentIsTakenToSts) {
 
   answer("POST /sts/", "<E><Code>AccessDenied</Code></E>", 403);
   EXPECT_THAT(error_text([&] { found(); }),
-              AllOf(HasSubstr("(HTTP status 403, AccessDenied); check the role and its trust "
-                              "policy (the role 'arn:aws:iam::1:role/r')"),
-                    Not(HasSubstr("header.body"))));
+              AllOf(HasSubstr("HTTP status 403, AccessDenied"), HasSubstr("trust policy"),
+                    HasSubstr("'arn:aws:iam::1:role/r'"), Not(HasSubstr("header.body"))));
 }
 
 TEST_F(AwsKeysTest, AFileThatWindowsWroteIsReadOrNamed) {
@@ -117,9 +116,10 @@ TEST_F(AwsKeysTest, AFileThatWindowsWroteIsReadOrNamed) {
   std::string wide = "\xFF\xFE";
   for (const char c : keys) wide += {c, '\0'};
   config(wide);
-  EXPECT_EQ(error_text([&] { found(); }),
-            "the file of AWS profiles is UTF-16 or UTF-32, not UTF-8: '" +
-                environment_.home() / "config" + "'; save it as UTF-8");
+  EXPECT_THAT(
+      error_text([&] { found(); }),
+      AllOf(HasSubstr("UTF-16 or UTF-32"), HasSubstr("'" + environment_.home() / "config" + "'"),
+            HasSubstr("save it as UTF-8")));
 }
 
 TEST_F(AwsKeysTest, ARoleIsAssumedByTheKeysOfItsSource) {
@@ -156,15 +156,15 @@ TEST_F(AwsKeysTest, RolesThatNobodyCanAssumeAreErrors) {
     options_.s3.profile = "a";
     return error_text([&] { found(); });
   };
-  EXPECT_EQ(text_of("[profile a]\nrole_arn=r\n"),
-            "no credentials to assume the role of the S3 profile: 'a'; set its source_profile (a "
-            "profile with keys), credential_source (Environment, EcsContainer or "
-            "Ec2InstanceMetadata) or web_identity_token_file");
+  EXPECT_THAT(
+      text_of("[profile a]\nrole_arn=r\n"),
+      AllOf(HasSubstr("no credentials"), HasSubstr("S3 profile: 'a'"), HasSubstr("source_profile"),
+            HasSubstr("credential_source"), HasSubstr("web_identity_token_file")));
   EXPECT_THAT(text_of("[profile a]\nrole_arn=r\nsource_profile=b\n[profile b]\nrole_arn=r\n"
                       "source_profile=a\n"),
-              HasSubstr("the source profiles of the S3 profile form a cycle: "));
+              AllOf(HasSubstr("S3 profile"), HasSubstr("cycle")));
   EXPECT_THAT(text_of("[profile a]\nrole_arn=r\nsource_profile=none\n"),
-              HasSubstr("the S3 profile does not exist: 'none'"));
+              AllOf(HasSubstr("S3 profile"), HasSubstr("not exist"), HasSubstr("'none'")));
   EXPECT_THAT(text_of("[profile a]\nrole_arn=r\nmfa_serial=m\n"), HasSubstr("(mfa_serial): 'a'"));
   EXPECT_THAT(text_of("[profile a]\nrole_arn=r\ncredential_source=Environment\n"),
               HasSubstr("check its credential_source"));
@@ -176,14 +176,14 @@ TEST_F(AwsKeysTest, SsoTakesTheTokenThatTheLoginLeft) {
       "[profile p]\nsso_session = my-sso\nsso_account_id = 123\nsso_role_name = reader\n"
       "[sso-session my-sso]\nsso_start_url = https://x\nsso_region = eu-test-1\n");
   environment_.set("AWS_PROFILE", "p");
-  EXPECT_THAT(error_text([&] { found(); }), AllOf(HasSubstr("there is no SSO token: 'my-sso' ('"),
+  EXPECT_THAT(error_text([&] { found(); }), AllOf(HasSubstr("no SSO token"), HasSubstr("'my-sso'"),
                                                   HasSubstr("run `aws sso login`")));
   const std::string path = sso_file("my-sso");
   const auto login = [&](std::chrono::seconds lasts) {
     test::write_file(path, R"({"accessToken":"sesame","expiresAt":")" + iso_text(lasts) + "\"}");
   };
   login(std::chrono::seconds(-10));
-  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("the SSO token has expired: 'my-sso'"));
+  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("expired: 'my-sso'"));
   login(kLong);
   answer("GET /sso/federation/credentials?account_id=123&role_name=reader",
          R"({"roleCredentials":{"accessKeyId":"SSO","secretAccessKey":"s","sessionToken":"t",)"
@@ -249,8 +249,8 @@ TEST_F(AwsKeysTest, TheTokenOfAnSsoSessionIsRenewedAndWrittenBack) {
   login(std::chrono::seconds(-10));
   EXPECT_THAT(
       error_text([&] { found(); }),
-      AllOf(HasSubstr("the SSO token was not renewed: HTTP status 400)"),
-            HasSubstr("run `aws sso login`"), Not(HasSubstr("first")), Not(HasSubstr("c&"))));
+      AllOf(HasSubstr("SSO token"), HasSubstr("HTTP status 400)"), HasSubstr("run `aws sso login`"),
+            Not(HasSubstr("first")), Not(HasSubstr("c&"))));
   answers_["POST /oidc/token"] = [&] {  // another process renewed the token first
     test::write_file(sso_file("s"), R"({"accessToken":"theirs","expiresAt":")" +
                                         iso_text(std::chrono::hours(1)) + "\"}");
@@ -284,7 +284,7 @@ TEST_F(AwsKeysTest, TheTokenOfAnSsoSessionIsRenewedAndWrittenBack) {
 
   renewals(R"({"accessToken":"new","expiresIn":28800})");
   login(std::chrono::seconds(-10), std::chrono::seconds(-5));
-  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("the SSO token has expired: 's'"));
+  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("expired: 's'"));
   EXPECT_EQ(asked, "") << "the registration has ended";
 }
 
@@ -299,14 +299,13 @@ TEST_F(AwsKeysTest, AContainersServiceIsAskedWithItsToken) {
   found();
   EXPECT_EQ(last_.header("authorization"), "second");
   answer("GET /ecs", "<html>");
-  EXPECT_EQ(
-      error_text([&] { found(); }),
-      "no keys came from the container's service: the response is not JSON; check its settings");
+  EXPECT_THAT(error_text([&] { found(); }),
+              AllOf(HasSubstr("container's service"), HasSubstr("not JSON")));
   answer("GET /ecs", "{}");
   EXPECT_THAT(error_text([&] { found(); }), HasSubstr("the response has no keys"));
   environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://evil.example/");
   EXPECT_THAT(error_text([&] { found(); }),
-              HasSubstr("the service for container credentials is not trusted"));
+              AllOf(HasSubstr("container credentials"), HasSubstr("not trusted")));
 }
 
 TEST_F(AwsKeysTest, TheMachinesServiceComesLast) {
@@ -341,7 +340,7 @@ TEST_F(AwsKeysTest, ACommandPrintsKeys) {
   config("[default]\ncredential_process = cat \"" + (environment_.home() / "keys.json") + "\"\n");
   EXPECT_EQ(found(), "RUN|s-RUN|t-RUN|credential_process");
   config("[default]\ncredential_process = false\n");
-  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("the command ended with status 1"));
+  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("status 1"));
 }
 
 TEST_F(AwsKeysTest, KeysOfAServiceAreKeptAndRenewedBeforeTheyExpire) {
@@ -427,7 +426,7 @@ TEST_F(AwsKeysTest, AFetchGoesOnWithNewKeysWhenTheServerSaysThatTheOldOnesExpire
     return {400, "<Error><Code>ExpiredToken</Code></Error>"};
   };
   EXPECT_THAT(error_text([&] { fetchers.fetch({.url = "s3://bucket/x"}, sink); }),
-              HasSubstr("(HTTP status 400, ExpiredToken, after 2 attempts)"));
+              AllOf(HasSubstr("HTTP status 400, ExpiredToken"), HasSubstr("after 2 attempts")));
 }
 
 TEST(XmlTextTest, WhatStandsBetweenTagsIsResolved) {

@@ -79,8 +79,8 @@ TEST(SigningTest, Rs256IsThatOfTheRfc) {
       "nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-"
       "eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0i"
       "gcN_IoypGlUPQGe77Rw");
-  EXPECT_EQ(error_text([] { rs256("no key", "text", "key of the Google service account"); }),
-            "the key of the Google service account is malformed; copy it again from its source");
+  EXPECT_THAT(error_text([] { rs256("no key", "text", "key of the Google service account"); }),
+              AllOf(HasSubstr("key of the Google service account"), HasSubstr("malformed")));
 }
 
 // The vectors of RFC 4231, test cases 1 and 2, and of RFC 4648, section 10.
@@ -253,7 +253,7 @@ TEST_F(CloudTest, GoogleGivesNewTokensToUsersAndMachines) {
   EXPECT_EQ(sent("authorization"), "Bearer user");
   answer("GET /bucket/x", "", 403);
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
-              AllOf(HasSubstr("check the bucket's policy and the Google credentials in '"),
+              AllOf(HasSubstr("bucket's policy"), HasSubstr("Google credentials in '"),
                     Not(HasSubstr("s&"))));
 }
 
@@ -363,15 +363,13 @@ TEST_F(CloudTest, AnExternalAccountOfGooglesThatCannotBeReadIsAnError) {
   };
   const std::string sts = server_.url("/sts");
   EXPECT_THAT(text(R"({"environment_id":"aws1","url":"http://x"})", sts),
-              HasSubstr("an external account of this type is not supported: '"));
+              AllOf(HasSubstr("external account"), HasSubstr("not supported: '")));
   EXPECT_THAT(text(R"({"executable":{"command":"x"}})", sts),
               AllOf(HasSubstr("not supported: '" + (home_ / "c.json") + "'"),
                     HasSubstr("credential_source")));
-  EXPECT_THAT(text(R"({"file":"/none"})", sts),
-              HasSubstr("the response of the other provider has no token: '/none'"));
-  EXPECT_THAT(
-      text(R"({"file":"/none"})", "http://elsewhere.example/sts"),
-      HasSubstr("a token would be sent without encryption: 'http://elsewhere.example/sts'"));
+  EXPECT_THAT(text(R"({"file":"/none"})", sts), HasSubstr("no token: '/none'"));
+  EXPECT_THAT(text(R"({"file":"/none"})", "http://elsewhere.example/sts"),
+              HasSubstr("without encryption: 'http://elsewhere.example/sts'"));
   EXPECT_EQ(server_.requests().size(), 0U);
 }
 
@@ -399,11 +397,11 @@ TEST_F(CloudTest, NoTokenGoesToAnotherMachineWithoutEncryption) {
 TEST_F(CloudTest, GoogleCredentialsThatAreNotReadAreErrors) {
   environment_.set("GOOGLE_APPLICATION_CREDENTIALS", home_ / "none.json");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
-              HasSubstr("cannot read the file of Google credentials: '"));
+              AllOf(HasSubstr("cannot read"), HasSubstr("Google credentials: '")));
   environment_.set("GOOGLE_APPLICATION_CREDENTIALS", home_ / "c.json");
   test::write_file(home_ / "c.json", R"({"type":"gdch_service_account"})");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
-              HasSubstr("Google credentials of this type are not supported: '"));
+              AllOf(HasSubstr("Google credentials"), HasSubstr("not supported: '")));
   test::write_file(home_ / "c.json", R"({"type":"external_account"})");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("(it has no token_url)"));
   test::write_file(home_ / "c.json", R"({"type":"service_account","client_email":"x"})");
@@ -414,7 +412,7 @@ TEST_F(CloudTest, GoogleCredentialsThatAreNotReadAreErrors) {
                        server_.url("/token") + "\"}");
   answer("POST /token", "{}");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
-              HasSubstr("no token came from the Google credentials in '"));
+              AllOf(HasSubstr("no token"), HasSubstr("Google credentials in '")));
 }
 
 TEST_F(CloudTest, AzureIsReadByASharedKey) {
@@ -447,7 +445,7 @@ TEST_F(CloudTest, AzureIsReadByASharedKey) {
                                       "az://box/d/\xEF\xBF\xBE.tar"}));
   answer("GET /acc/box/x", "", 403);
   EXPECT_THAT(error_text([&] { fetched("az://box/x"); }),
-              AllOf(HasSubstr("check the account's key or signature"), Not(HasSubstr(key))));
+              AllOf(HasSubstr("account's key"), Not(HasSubstr(key))));
 }
 
 TEST_F(CloudTest, AzureIsReadByASignatureOrAToken) {
@@ -482,8 +480,7 @@ TEST_F(CloudTest, AzuresRefusalOfAnotherClockIsNamed) {
   server_.serve("/acc/box/x",
                 {.statuses = {403}, .extra_headers = "Date: Sat, 03 Feb 2001 04:05:06 GMT\r\n"});
   EXPECT_THAT(error_text([&] { fetched("az://box/x"); }),
-              AllOf(HasSubstr("; set this machine's clock, which is at 20"),
-                    HasSubstr("the server's is at 2001-02-03T04:05:06Z")));
+              AllOf(HasSubstr("clock"), HasSubstr("at 20"), HasSubstr("2001-02-03T04:05:06Z")));
 }
 
 TEST_F(CloudTest, AzuresCredentialsStayWithTheAccountsHost) {
@@ -494,7 +491,7 @@ TEST_F(CloudTest, AzuresCredentialsStayWithTheAccountsHost) {
   EXPECT_THAT(error_text([&] { fetched("az://127.0.0.1/box/x.tar"); }),
               AllOf(HasSubstr("cannot fetch: "), Not(HasSubstr("key of the Azure account"))));
   EXPECT_THAT(error_text([&] { fetched("az://127.blob.core.windows.net/box/x.tar"); }),
-              HasSubstr("the key of the Azure account is malformed"));
+              AllOf(HasSubstr("Azure account"), HasSubstr("malformed")));
 
   environment_.set("AZURE_TENANT_ID", "t");
   environment_.set("AZURE_CLIENT_ID", "c");
@@ -522,13 +519,13 @@ TEST(ThisMachineTest, ANameThatLooksLikeItsNumberIsAnother) {
 }
 
 TEST_F(CloudTest, AzureNeedsAnAccount) {
-  EXPECT_THAT(
-      error_text([&] { fetched("az://box/x.tar"); }),
-      HasSubstr("the az: URL names no account: 'az://box/x.tar'; set AZURE_STORAGE_ACCOUNT"));
+  EXPECT_THAT(error_text([&] { fetched("az://box/x.tar"); }),
+              AllOf(HasSubstr("no account"), HasSubstr("'az://box/x.tar'"),
+                    HasSubstr("AZURE_STORAGE_ACCOUNT")));
   environment_.set("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=sesame");
-  EXPECT_THAT(
-      error_text([&] { find_azure_account(); }),
-      AllOf(HasSubstr("the connection string of Azure is malformed"), Not(HasSubstr("sesame"))));
+  EXPECT_THAT(error_text([&] { find_azure_account(); }),
+              AllOf(HasSubstr("connection string of Azure"), HasSubstr("malformed"),
+                    Not(HasSubstr("sesame"))));
   environment_.set("AZURE_STORAGE_CONNECTION_STRING", "AccountName=a;AccountKey=k");
   EXPECT_EQ(find_azure_account().endpoint, "https://a.blob.core.windows.net");
   environment_.unset("AZURE_STORAGE_CONNECTION_STRING");
@@ -582,9 +579,10 @@ TEST_F(CloudTest, TheHubsVersionIsThatOfItsRedirectAndNotOfTheNode) {
     StringSink part;
     fetchers.fetch({.url = url, .range = {10, 20}, .validator = "\"sha\""}, part);
     EXPECT_EQ(part.bytes, body.substr(10, 10));
-    EXPECT_EQ(error_text([&] { fetchers.fetch({.url = url, .validator = "\"old\""}, part); }),
-              "the file changed at its source: 'hf://datasets/o/n/x.tar' (version '\"old\"' then, "
-              "'\"sha\"' now); run `shardwise index` again, or restore the old file");
+    EXPECT_THAT(error_text([&] { fetchers.fetch({.url = url, .validator = "\"old\""}, part); }),
+                AllOf(HasSubstr("changed at its source: 'hf://datasets/o/n/x.tar'"),
+                      HasSubstr("'\"old\"' then"), HasSubstr("'\"sha\"' now"),
+                      HasSubstr("`shardwise index`")));
   }
 }
 
@@ -608,7 +606,7 @@ TEST_F(CloudTest, WhatTheHubNamesTheVersionOfGoesOnAtAnotherNode) {
                  }});
   StringSink other(false);
   EXPECT_THAT(error_text([&] { Fetchers(options_).fetch({.url = "hf://o/n/x"}, other); }),
-              HasSubstr("the file changed while it was fetched"));
+              HasSubstr("changed while"));
 }
 
 TEST_F(CloudTest, BucketsOfTheHubHaveNoRevisions) {
@@ -634,7 +632,7 @@ TEST_F(CloudTest, TokensAreNotSentWithoutEncryption) {
   environment_.set("AZURE_AUTHORITY_HOST", "http://login.example.invalid");
   environment_.set("AZURE_STORAGE_ACCOUNT", "account");
   EXPECT_THAT(error_text([&] { fetched("az://box/x.tar"); }),
-              AllOf(HasSubstr("a token would be sent without encryption"),
+              AllOf(HasSubstr("token"), HasSubstr("without encryption"),
                     HasSubstr("AZURE_AUTHORITY_HOST")));
   const std::string address = server_.url("");
   for (const std::string host : {"127.0.0.1", "0.0.0.0"}) {
@@ -663,8 +661,7 @@ TEST_F(CloudTest, TheHubListsPageByPage) {
             std::vector<std::string>{"hf://datasets/o/n/d/e/b.tar"});
   server_.serve(
       first, {.body = "[]", .extra_headers = "Link: <http://evil.example/next>; rel=\"next\"\r\n"});
-  EXPECT_THAT(error_text([&] { listed("hf://datasets/o/n/d/"); }),
-              HasSubstr("(the server did not send a list)"));
+  EXPECT_THAT(error_text([&] { listed("hf://datasets/o/n/d/"); }), HasSubstr("send a list"));
 }
 
 TEST(HubPathTest, MalformedUrlsAreRefused) {

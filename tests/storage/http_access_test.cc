@@ -93,9 +93,8 @@ TEST_F(HttpAccessTest, ABearerTokenIsReadAnewForEachFile) {
   test::write_file(home_ / "token", "second");
   server_.serve("/x.tar", {.body = "here", .statuses = {401, 401}});
   EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
-              AllOf(HasSubstr("(HTTP status 401, after 2 attempts); check the token in '" +
-                              home_ / "token"),
-                    Not(HasSubstr("second"))));
+              AllOf(HasSubstr("HTTP status 401, after 2 attempts"),
+                    HasSubstr("token in '" + home_ / "token"), Not(HasSubstr("second"))));
 }
 
 TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryption) {
@@ -103,26 +102,27 @@ TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryption) {
   test::write_file(home_ / "token", "sesame");
   // Any user of this machine may listen on one of its ports.
   EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
-              AllOf(HasSubstr("the bearer token is not sent without encryption"),
+              AllOf(HasSubstr("bearer token"), HasSubstr("without encryption"),
                     HasSubstr("Options::bearer_token_loopback")));
   EXPECT_TRUE(server_.requests().empty());
   options_.bearer_token_loopback = true;
-  EXPECT_EQ(error_text([&] { fetched("http://user.example:1/x.tar"); }),
-            "the bearer token is not sent without encryption: 'http://user.example:1/x.tar'; use "
-            "https URLs");
+  EXPECT_THAT(
+      error_text([&] { fetched("http://user.example:1/x.tar"); }),
+      AllOf(HasSubstr("bearer token"),
+            HasSubstr("without encryption: 'http://user.example:1/x.tar'"), HasSubstr("https")));
 }
 
 TEST_F(HttpAccessTest, AFileThatHoldsNoTokenIsAnError) {
   options_.bearer_token_file = home_ / "token";
   options_.bearer_token_loopback = true;
-  EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
-            "cannot read the bearer token: '" + (home_ / "token") +
-                "' (No such file or directory); check the path");
+  EXPECT_THAT(
+      error_text([&] { fetched(server_.url("/x.tar")); }),
+      AllOf(HasSubstr("bearer token: '" + (home_ / "token") + "'"), HasSubstr("No such file")));
   for (const std::string text : {"", "\n\n", "two sesame", "\x01", "\xC3\xA4"}) {
     test::write_file(home_ / "token", text);
-    EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
-              "the file has no bearer token: '" + (home_ / "token") +
-                  "'; write only the token, on its first line");
+    EXPECT_THAT(
+        error_text([&] { fetched(server_.url("/x.tar")); }),
+        AllOf(HasSubstr("no bearer token: '" + (home_ / "token") + "'"), HasSubstr("first line")));
   }
 }
 
@@ -154,8 +154,8 @@ TEST_F(HttpAccessTest, NetrcSaysWhoAsks) {
   EXPECT_EQ(sent("authorization"), "mine");
   options_.headers = {};
   options_.netrc_file = home_ / "none";
-  EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
-            "cannot read the netrc file: '" + (home_ / "none") + "'; check its path");
+  EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
+              AllOf(HasSubstr("cannot read"), HasSubstr("netrc file: '" + (home_ / "none") + "'")));
 }
 
 // libcurl ignores lines of the file that are not ASCII, so the request would be anonymous.
@@ -163,16 +163,16 @@ TEST_F(HttpAccessTest, ANetrcFileThatIsNoTextIsAnError) {
   const std::string path = home_ / ".netrc", line = "machine 127.0.0.1 login user password p\n";
   std::string wide = "\xFF\xFE";
   for (const char c : line) wide += {c, '\0'};
-  const std::map<std::string, std::string> texts = {
-      {"\xEF\xBB\xBF" + line, "the netrc file begins with a byte order mark: '" + path +
-                                  "'; save it as UTF-8 without one"},
-      {wide, "the netrc file is UTF-16 or UTF-32, not UTF-8: '" + path + "'; save it as UTF-8"},
+  const std::map<std::string, std::vector<std::string>> texts = {
+      {"\xEF\xBB\xBF" + line, {"byte order mark: '" + path + "'", "UTF-8"}},
+      {wide, {"UTF-16 or UTF-32", "'" + path + "'", "save it as UTF-8"}},
       {"machine a login b password c" + std::string(1, '\0') + "\n" + line,
-       "the netrc file has a NUL byte: '" + path +
-           "', line 1; end each line with a newline: `find -print`, not `find -print0`"}};
-  for (const auto& [text, error] : texts) {
+       {"NUL byte: '" + path + "', line 1", "`find -print`"}}};
+  for (const auto& [text, parts] : texts) {
     test::write_file(path, text);
-    EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }), error);
+    const std::string error = error_text([&] { fetched(server_.url("/x.tar")); });
+    for (const std::string& part : parts)
+      EXPECT_THAT(error, AllOf(HasSubstr("netrc file"), HasSubstr(part)));
   }
   EXPECT_TRUE(server_.requests().empty());
 
@@ -180,8 +180,8 @@ TEST_F(HttpAccessTest, ANetrcFileThatIsNoTextIsAnError) {
   std::filesystem::create_directory(path);
   EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
   options_.netrc_file = path;
-  EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
-            "cannot read the netrc file: '" + path + "'; check its path");
+  EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
+              AllOf(HasSubstr("cannot read"), HasSubstr("netrc file: '" + path + "'")));
   // Like <(pass show netrc): a second request finds the pipe empty.
   options_.netrc_file = home_ / "pipe";
   ASSERT_EQ(::mkfifo(options_.netrc_file.c_str(), 0600), 0);
@@ -232,7 +232,7 @@ TEST_F(HttpAccessTest, FilesAreFetchedFromWhereTheyAreToday) {
        {"", "//h/x.tar?sig=sesame", "h/x.tar?sig=sesame", " http://me:sesame@h"}) {
     options_.resolve = [&](const std::string&) { return none; };
     EXPECT_THAT(error_text([&] { fetched("http://old.example/data/x.tar?Signature=sesame"); }),
-                AllOf(HasSubstr("the resolver returned no URL: for 'http://old.example/data/x.tar"),
+                AllOf(HasSubstr("no URL"), HasSubstr("'http://old.example/data/x.tar"),
                       Not(HasSubstr("sesame"))));
   }
   options_.resolve = [](const std::string&) -> std::string { throw std::runtime_error("no"); };

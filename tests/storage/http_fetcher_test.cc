@@ -177,19 +177,19 @@ TEST_F(HttpFetcherTest, BringsRanges) {
 TEST_F(HttpFetcherTest, ARangeBeyondTheEndIsAnError) {
   const std::string url = serve({.body = "12345"});
   EXPECT_THAT(text_of({.url = url, .range = {3, 9}}),
-              HasSubstr("(the file has 5 bytes, but the range ends at byte 9); index it again"));
+              AllOf(HasSubstr("5 bytes"), HasSubstr("at byte 9"), HasSubstr("index it again")));
   EXPECT_THAT(text_of({.url = url, .range = {6, std::nullopt}}), HasSubstr("HTTP status 416"));
   serve({.body = "12345", .has_ranges = false});
-  EXPECT_THAT(text_of({.url = url, .range = {0, 9}}), HasSubstr("the file has 5 bytes"));
+  EXPECT_THAT(text_of({.url = url, .range = {0, 9}}), HasSubstr("5 bytes"));
 }
 
 TEST_F(HttpFetcherTest, AServerWithoutRangesGivesOnlyPartsFromTheStart) {
   const std::string body = some_bytes(2'000'000);
   const std::string url = serve({.body = body, .has_ranges = false});
   EXPECT_TRUE(same(fetched({.url = url, .range = {0, 1000}}), body.substr(0, 1000)));
-  EXPECT_THAT(text_of({.url = url, .range = {1, 1000}}),
-              HasSubstr("(the server sent the whole file instead of the requested part); use a "
-                        "shard cache, or a server that supports range requests"));
+  EXPECT_THAT(
+      text_of({.url = url, .range = {1, 1000}}),
+      AllOf(HasSubstr("whole file"), HasSubstr("shard cache"), HasSubstr("range requests")));
 }
 
 TEST_F(HttpFetcherTest, AnswersWithAnotherPartAreRefused) {
@@ -204,9 +204,9 @@ TEST_F(HttpFetcherTest, AnswersWithAnotherPartAreRefused) {
 TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   const std::string url = serve({.body = "new", .etag = "\"v2\""});
   const Fetcher::Request request{.url = url, .validator = "\"v1\""};
-  EXPECT_EQ(text_of(request), "the file changed at its source: '" + url +
-                                  "' (version '\"v1\"' then, '\"v2\"' now); run `shardwise index` "
-                                  "again, or restore the old file");
+  EXPECT_THAT(text_of(request),
+              AllOf(HasSubstr("changed at its source: '" + url + "'"), HasSubstr("'\"v1\"' then"),
+                    HasSubstr("'\"v2\"' now"), HasSubstr("`shardwise index`")));
   EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
   EXPECT_EQ(error_code([&] { fetchers_.stat(request); }), ErrorCode::kStaleIndex);
   EXPECT_EQ(fetched({.url = url, .validator = "\"v2\""}), "new");
@@ -233,13 +233,12 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
   with_password.insert(url.find("//") + 2, "me:wrong@");
   for (const std::string& asked : {with_password, url + "?X-Amz-Date=1&X-Amz-Signature=2"}) {
     serve({.body = "x", .statuses = {403}});
-    EXPECT_THAT(
-        text_of({.url = asked}),
-        HasSubstr("; check the user and the password, or whether a signed URL has expired"));
+    EXPECT_THAT(text_of({.url = asked}),
+                AllOf(HasSubstr("the user"), HasSubstr("the password"), HasSubstr("signed URL")));
   }
   EXPECT_EQ(code_of({.url = server_.url("/none")}), ErrorCode::kNotFound);
   EXPECT_THAT(error_text([&] { fetchers_.stat({.url = server_.url("/none")}); }),
-              HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
+              AllOf(HasSubstr("HTTP status 404, after 1 attempt"), HasSubstr("URL")));
 }
 
 // Fault under test: tests/faults.md 10.
@@ -248,9 +247,9 @@ TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTim
     std::string url = serve({.body = "here", .statuses = {status, status}});
     EXPECT_EQ(fetched({.url = url}), "here") << status;
     url = serve({.body = "here", .statuses = {status, status, status}});
-    EXPECT_THAT(text_of({.url = url}), AllOf(HasSubstr("(HTTP status " + std::to_string(status) +
-                                                       ", after 3 attempts); try again later"),
-                                             HasSubstr("retry_for")));
+    EXPECT_THAT(text_of({.url = url}),
+                AllOf(HasSubstr("(HTTP status " + std::to_string(status) + ", after 3 attempts"),
+                      HasSubstr("later"), HasSubstr("retry_for")));
   }
   for (const int status : {501, 505}) {
     EXPECT_THAT(text_of({.url = serve({.body = "here", .statuses = {status}})}),
@@ -353,11 +352,10 @@ TEST_F(HttpFetcherTest, Row11_WhatComesWrongIsFetchedAgainUntilItIsWrongInTheSam
   EXPECT_EQ(sink.num_restarts, 1);
   StringSink stubborn(false);
   EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
-              HasSubstr("more bytes than it announced"));
+              HasSubstr("more bytes"));
 
   const int before = server_.gets("/x.tar");
-  EXPECT_THAT(text_of({.url = serve({.body = body, .excess = "more"})}),
-              HasSubstr("more bytes than it announced"));
+  EXPECT_THAT(text_of({.url = serve({.body = body, .excess = "more"})}), HasSubstr("more bytes"));
   EXPECT_EQ(server_.gets("/x.tar") - before, 2);
 }
 
@@ -413,9 +411,9 @@ TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
   fetchers_ = Fetchers(options);
   const std::string url = serve({.body = some_bytes(1000), .cut_after = 1});
   EXPECT_THAT(text_of({.url = url}), AllOf(StartsWith("cannot fetch: '" + url + "' ("),
-                                           HasSubstr(", after 3 attempts); try again later")));
+                                           HasSubstr("after 3 attempts"), HasSubstr("later")));
   serve({.body = some_bytes(1000), .cut_after = 0});
-  EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 3 attempts); try again later"));
+  EXPECT_THAT(text_of({.url = url}), AllOf(HasSubstr("after 3 attempts"), HasSubstr("later")));
 }
 
 // Fault under test: tests/faults.md 11.
@@ -431,8 +429,7 @@ TEST_F(HttpFetcherTest, Row11_ACutWithoutRangesOrValidatorStartsAgain) {
 
     StringSink stubborn(false);
     EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
-                AllOf(HasSubstr("(the transfer was interrupted"),
-                      HasSubstr("fetch it again from its start")));
+                AllOf(HasSubstr("(the transfer was interrupted"), HasSubstr("from its start")));
   }
 }
 
@@ -451,7 +448,7 @@ TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
   EXPECT_EQ(code_of({.url = serve(file), .validator = "\"v1\""}), ErrorCode::kStaleIndex);
   StringSink stubborn(false);
   EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
-              HasSubstr("(the file changed while it was fetched)"));
+              HasSubstr("changed while"));
 
   // The server ignores If-Range, and sends a part of another version.
   file.before_get = [&, count = 0](ServedFile& it) mutable {
@@ -466,14 +463,11 @@ TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
 TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
   const std::string body = some_bytes(10'000);
   EXPECT_EQ(code_of({.url = serve({.body = body, .length_error = 100})}), ErrorCode::kFetch);
-  EXPECT_THAT(
-      text_of({.url = serve({.body = body, .length_error = -100})}),
-      HasSubstr(
-          "(the server sent more bytes than it announced); check the server and its proxies"));
-  EXPECT_THAT(text_of({.url = serve({.body = body, .excess = "more"})}),
-              HasSubstr("more bytes than it announced"));
+  EXPECT_THAT(text_of({.url = serve({.body = body, .length_error = -100})}),
+              AllOf(HasSubstr("more bytes"), HasSubstr("proxies")));
+  EXPECT_THAT(text_of({.url = serve({.body = body, .excess = "more"})}), HasSubstr("more bytes"));
   EXPECT_THAT(text_of({.url = serve({.body = body, .has_length = false})}),
-              HasSubstr("(the response has no length, so truncation could not be detected)"));
+              AllOf(HasSubstr("no length"), HasSubstr("truncation")));
   EXPECT_EQ(code_of({.url = serve({.body = body, .extra_headers = "Content-Length: 77\r\n"})}),
             ErrorCode::kFetch);
 }
@@ -483,7 +477,7 @@ TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
 TEST_F(HttpFetcherTest, Row11_ExcessIsSeenWhateverTheSize) {
   for (const std::size_t size : {1U, 16'384U, 65'536U, 262'144U, 524'288U, 1'048'576U}) {
     EXPECT_THAT(text_of({.url = serve({.body = some_bytes(size), .excess = "more"})}),
-                HasSubstr("more bytes than it announced"))
+                HasSubstr("more bytes"))
         << size;
   }
 }
@@ -544,8 +538,9 @@ TEST(HttpDownloadTest, AnAnswerWithoutALengthMayNotTakeForever) {
   SeenVersions versions;
   HttpDownload short_of_time(request, sink, versions, std::chrono::milliseconds(-1));
   short_of_time.begin(answer);
-  EXPECT_THAT(error_text([&] { short_of_time.write("more"); }),
-              HasSubstr("'http://h/x.tar' (the response has no length, and did not end after "));
+  EXPECT_THAT(
+      error_text([&] { short_of_time.write("more"); }),
+      AllOf(HasSubstr("'http://h/x.tar'"), HasSubstr("no length"), HasSubstr("not end after ")));
   EXPECT_TRUE(short_of_time.is_endless()) << "so that it is not begun again";
   HttpDownload patient(request, sink, versions, std::chrono::hours(1));
   patient.begin(answer);
@@ -562,42 +557,40 @@ TEST_F(HttpFetcherTest, ContentEncodingIsNamedWhereItMayBeTheCause) {
   const std::string gzip = "Content-Encoding: gzip\r\n";
   const std::string url = serve({.body = "12345", .etag = "W/\"v1\"", .extra_headers = gzip});
   EXPECT_THAT(text_of({.url = url, .validator = "\"v1\""}),
-              AllOf(HasSubstr("version '\"v1\"' then, 'W/\"v1\"' now); the response has "
-                              "Content-Encoding: gzip: configure the server"),
-                    Not(HasSubstr("index` again"))));
+              AllOf(HasSubstr("'\"v1\"' then"), HasSubstr("'W/\"v1\"' now"),
+                    HasSubstr("Content-Encoding: gzip"), Not(HasSubstr("index` again"))));
   serve({.body = "12345", .has_ranges = false, .extra_headers = gzip});
-  EXPECT_THAT(text_of({.url = url, .range = {1, 3}}),
-              HasSubstr("the response has Content-Encoding: gzip)"));
+  EXPECT_THAT(text_of({.url = url, .range = {1, 3}}), HasSubstr("Content-Encoding: gzip)"));
   serve({.body = "12345", .extra_headers = gzip});
   EXPECT_THAT(text_of({.url = url, .range = {1, 30}}),
-              HasSubstr("ends at byte 30; the response has Content-Encoding: gzip)"));
+              AllOf(HasSubstr("at byte 30"), HasSubstr("Content-Encoding: gzip)")));
   serve({.body = "12345", .extra_headers = gzip, .has_length = false});
   EXPECT_THAT(text_of({.url = url}), HasSubstr("; the response has Content-Enc"));
   serve({.body = "12345",
          .has_ranges = false,
          .extra_headers = "x-goog-stored-content-encoding: gzip\r\n"});
   EXPECT_THAT(text_of({.url = url, .range = {1, 3}}),
-              HasSubstr("stored with Content-Encoding: gzip, sent without it)"));
+              HasSubstr("stored with Content-Encoding: gzip"));
   // A file stored with this encoding, e.g. a .tar.gz, is returned unchanged. An encoding that no
   // reader supports is an error.
   EXPECT_EQ(fetched({.url = serve({.body = "12345", .extra_headers = gzip})}), "12345");
   serve({.body = "12345", .extra_headers = "Content-Encoding: BR\r\n"});
-  EXPECT_THAT(text_of({.url = url}), HasSubstr("(the response has Content-Encoding: br); "));
+  EXPECT_THAT(text_of({.url = url}), HasSubstr("Content-Encoding: br"));
 }
 
 TEST_F(HttpFetcherTest, AServerThatGivesSeveralVersionsIsTold) {
   const std::string url = serve({.body = "12345", .has_many_nodes = true});
   const std::string version = fetchers_.stat({.url = url}).validator;
-  EXPECT_THAT(text_of({.url = url, .validator = version}),
-              AllOf(HasSubstr("the file changed at its source: "),
-                    HasSubstr("(version '\"node-1\"' then, '\"node-"),
-                    HasSubstr("within seconds, with the same size")));
+  EXPECT_THAT(
+      text_of({.url = url, .validator = version}),
+      AllOf(HasSubstr("changed at its source"), HasSubstr("(version '\"node-1\"' then, '\"node-"),
+            HasSubstr("within seconds"), HasSubstr("same size")));
   // If the sizes differ, the file was replaced.
   serve({.body = "12345", .etag = "\"v1\""});
   fetchers_.stat({.url = url});
   serve({.body = "123456", .etag = "\"v2\""});
   EXPECT_THAT(text_of({.url = url, .validator = "\"v1\""}),
-              HasSubstr(" now); run `shardwise index` again"));
+              AllOf(HasSubstr(" now"), HasSubstr("`shardwise index` again")));
 }
 
 // Fault under test: tests/faults.md 12.
@@ -631,7 +624,7 @@ TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
   EXPECT_EQ(sink.bytes, "quick");
   EXPECT_FALSE(is_over);
   slow.join();
-  EXPECT_THAT(text, AllOf(HasSubstr(", after 1 attempt); try again later, or for longer"),
+  EXPECT_THAT(text, AllOf(HasSubstr("after 1 attempt"), HasSubstr("later"), HasSubstr("for longer"),
                           HasSubstr("low_speed_time")));
 }
 
@@ -693,9 +686,8 @@ TEST_F(HttpFetcherTest, Row14_RedirectsToOtherSchemesAreRefused) {
                                "gopher://127.0.0.1/x", "s3://bucket/key", "pipe:cat", "data:,x"}) {
     server_.serve("/x.tar", {.redirect_to = to});
     const std::string text = text_of({.url = server_.url("/x.tar")});
-    EXPECT_THAT(text,
-                AllOf(StartsWith("cannot fetch: 'http://127.0.0.1:"), HasSubstr("(redirected to '"),
-                      HasSubstr("which is neither http nor https)")))
+    EXPECT_THAT(text, AllOf(StartsWith("cannot fetch: 'http://127.0.0.1:"),
+                            HasSubstr("(redirected to '"), HasSubstr("neither http nor https")))
         << to;
     EXPECT_EQ(error_code([&] { fetchers_.stat({.url = server_.url("/x.tar")}); }),
               ErrorCode::kFetch);
@@ -744,8 +736,8 @@ TEST_F(HttpFetcherTest, AServerThatIsNotThereIsNamed) {
   { port = TestHttpServer().port(); }
   const std::string url = "http://127.0.0.1:" + std::to_string(port) + "/x.tar";
   EXPECT_THAT(text_of({.url = url}),
-              AllOf(StartsWith("cannot fetch: '" + url + "' ("),
-                    HasSubstr(", after 3 attempts); check the host's name")));
+              AllOf(StartsWith("cannot fetch: '" + url + "' ("), HasSubstr("after 3 attempts"),
+                    HasSubstr("host's name")));
 }
 
 TEST_F(HttpFetcherTest, ConnectionsAreKept) {
@@ -842,13 +834,11 @@ TEST(FetchersTest, OnlyKnownSchemesAreBrought) {
   const auto text = [&](const std::string& url) {
     return error_text([&] { fetchers.fetch({.url = url}, sink); });
   };
-  EXPECT_EQ(
-      text("ftp://b/x?k=sesame"),
-      "no fetcher is registered for the scheme 'ftp': 'ftp://b/x?k=***'; use http, https, s3, "
-      "gs, az, hf or file, or add a fetcher (Fetchers::add)");
-  EXPECT_EQ(
-      text("train.tar"),
-      "the text is not a URL: 'train.tar'; write scheme://host/path; local files are not fetched");
+  EXPECT_THAT(text("ftp://b/x?k=sesame"),
+              AllOf(HasSubstr("scheme 'ftp': 'ftp://b/x?k=***'"),
+                    HasSubstr("http, https, s3, gs, az, hf or file"), HasSubstr("Fetchers::add")));
+  EXPECT_THAT(text("train.tar"),
+              AllOf(HasSubstr("not a URL: 'train.tar'"), HasSubstr("scheme://host/path")));
 }
 
 TEST(FetchersTest, UsersAddTheirOwn) {
@@ -879,8 +869,9 @@ TEST(FetchersTest, OptionsThatCannotBeMeantAreRefused) {
     change(options);
     return error_text([&] { Fetchers{options}; });
   };
-  EXPECT_EQ(text([](Fetchers::Options& o) { o.max_retries = -1; }),
-            "the option is not valid: Fetchers::Options::max_retries; give 0 or more");
+  EXPECT_THAT(
+      text([](Fetchers::Options& o) { o.max_retries = -1; }),
+      AllOf(HasSubstr("not valid: Fetchers::Options::max_retries"), HasSubstr("0 or more")));
   EXPECT_THAT(text([](Fetchers::Options& o) { o.low_speed_time = std::chrono::seconds(0); }),
               HasSubstr("low_speed_time"));
   EXPECT_THAT(text([](Fetchers::Options& o) { o.connect_timeout = std::chrono::seconds(0); }),

@@ -58,10 +58,9 @@ TEST(SplitCommandTest, MalformedCommandsAreRefused) {
        {"", "  ", "cat 'a", "cat \"a", "cat a\\", "cat a\nrm b", "cat\ta", "''"}) {
     EXPECT_EQ(error_code([&] { words(bad); }), ErrorCode::kInvalidArgument) << bad;
   }
-  EXPECT_EQ(
+  EXPECT_THAT(
       error_text([] { split_command("cat 'x", "pipe:cat 'x"); }),
-      "the command is malformed: 'pipe:cat ***' (a quote is left open); write pipe:program and its "
-      "arguments");
+      AllOf(HasSubstr("malformed: 'pipe:cat ***'"), HasSubstr("quote"), HasSubstr("pipe:program")));
 }
 
 // Fault under test: tests/faults.md 43.
@@ -104,8 +103,7 @@ TEST_F(PipeFetcherTest, BringsWhatTheCommandPrints) {
       same(fetched({.url = url, .range = {1'999'999, std::nullopt}}), body.substr(1'999'999)));
   EXPECT_EQ(fetched({.url = "pipe:cat"}), "");  // standard input is empty
   EXPECT_EQ(fetchers_.stat({.url = url}).size_bytes, std::nullopt);
-  EXPECT_THAT(text_of({.url = url, .range = {0, 2'000'001}}),
-              HasSubstr("(the command wrote only 2,000,000 bytes)"));
+  EXPECT_THAT(text_of({.url = url, .range = {0, 2'000'001}}), HasSubstr("only 2,000,000 bytes"));
 }
 
 TEST_F(PipeFetcherTest, ARangeThatIsFullEndsTheCommand) {
@@ -114,17 +112,14 @@ TEST_F(PipeFetcherTest, ARangeThatIsFullEndsTheCommand) {
 
 TEST_F(PipeFetcherTest, AFailureIsToldWithItsStatusAndLastWords) {
   const std::string missing = dir_ / "none";
-  EXPECT_THAT(
-      text_of({.url = "pipe:cat " + missing}),
-      AllOf(HasSubstr("cannot fetch: 'pipe:cat ***' (the command ended with status 1: 'cat: "),
-            HasSubstr("); run it by hand to find the cause")));
-  EXPECT_EQ(text_of({.url = "pipe:sh -c 'echo a >&2; printf \"b\\tc\\n\" >&2; exit 7'"}),
-            "cannot fetch: 'pipe:sh ***' (the command ended with status 7: 'b\\tc'); run it by "
-            "hand to find the cause");
-  EXPECT_THAT(text_of({.url = "pipe:sh -c 'kill -9 $$'"}),
-              HasSubstr("(the command was killed by signal 9)"));
+  EXPECT_THAT(text_of({.url = "pipe:cat " + missing}),
+              AllOf(HasSubstr("cannot fetch: 'pipe:cat ***'"), HasSubstr("status 1: 'cat: "),
+                    HasSubstr("by hand")));
+  EXPECT_THAT(text_of({.url = "pipe:sh -c 'echo a >&2; printf \"b\\tc\\n\" >&2; exit 7'"}),
+              AllOf(HasSubstr("cannot fetch: 'pipe:sh ***'"), HasSubstr("status 7: 'b\\tc')")));
+  EXPECT_THAT(text_of({.url = "pipe:sh -c 'kill -9 $$'"}), HasSubstr("killed by signal 9"));
   EXPECT_THAT(text_of({.url = "pipe:no-such-program-here --token sesame"}),
-              AllOf(HasSubstr("'pipe:no-such-program-here ***' (the command cannot be run: "),
+              AllOf(HasSubstr("'pipe:no-such-program-here ***'"), HasSubstr("cannot be run: "),
                     HasSubstr("without a shell"), Not(HasSubstr("sesame"))));
 }
 

@@ -155,14 +155,14 @@ TEST_F(NginxTest, AFileThatWasReplacedIsStale) {
 TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
   put("private/x.tar", "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = url("/none.tar")}); }),
-              HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
+              AllOf(HasSubstr("HTTP status 404, after 1 attempt"), HasSubstr("URL")));
   EXPECT_THAT(error_text([&] { fetched({.url = url("/private/x.tar")}); }),
-              HasSubstr("(HTTP status 401, after 1 attempt); the URL has no password or signature; "
-                        "add credentials (Fetchers::Options: moved, "));
+              AllOf(HasSubstr("HTTP status 401, after 1 attempt"),
+                    HasSubstr("password or signature"), HasSubstr("Fetchers::Options: moved")));
   const std::string rest = "@localhost:" + std::to_string(port_) + "/private/x.tar";
   EXPECT_EQ(fetched({.url = "http://user:sesame" + rest}), "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = "http://user:wrong" + rest}); }),
-              AllOf(HasSubstr("HTTP status 401"), HasSubstr("check the user and the password"),
+              AllOf(HasSubstr("HTTP status 401"), HasSubstr("the user"), HasSubstr("the password"),
                     ::testing::Not(HasSubstr("wrong"))));
 }
 
@@ -172,8 +172,8 @@ TEST_F(NginxTest, Row14_NoRedirectLeavesEncryption) {
   EXPECT_EQ(fetched({.url = url("/down")}), "plain");
   EXPECT_THAT(
       error_text([&] { fetched({.url = tls_url("/down")}); }),
-      HasSubstr("(redirected to 'http://localhost:" + std::to_string(port_) +
-                "/x.tar', which is not encrypted); if you trust the file's own URL, name it"));
+      AllOf(HasSubstr("redirected to 'http://localhost:" + std::to_string(port_) + "/x.tar'"),
+            HasSubstr("not encrypted"), HasSubstr("own URL")));
 }
 
 TEST_F(NginxTest, CertificatesAreChecked) {
@@ -182,11 +182,9 @@ TEST_F(NginxTest, CertificatesAreChecked) {
   EXPECT_EQ(error_code([&] { fetched({.url = by_address}); }), ErrorCode::kFetch);
   options_.ca_file = "";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-              AnyOf(HasSubstr(", after 1 attempt); if your own authority signed the certificate, "
-                              "name the authority (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
-                    HasSubstr(", after 1 attempt); install the package ca-certificates, or name a "
-                              "file of authorities (SSL_CERT_FILE, "
-                              "Fetchers::Options::ca_file)")));
+              AllOf(HasSubstr(", after 1 attempt"),
+                    AnyOf(HasSubstr("own authority"), HasSubstr("ca-certificates")),
+                    HasSubstr("(SSL_CERT_FILE, Fetchers::Options::ca_file)")));
   options_.ca_file = dir_ / "none.pem";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
               HasSubstr("check Fetchers::Options::ca_file, which is '" + (dir_ / "none.pem")));

@@ -162,8 +162,8 @@ TEST_F(S3FetcherTest, KeysAreBytes) {
 TEST_F(S3FetcherTest, DotsAsAPartOfAKeyNeedThatNobodySigns) {
   for (const std::string key : {"a/../b", "./a", "a/.", ".."}) {
     EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/" + key}); }),
-                AllOf(HasSubstr("a key with the part '"), HasSubstr("': 's3://bucket/" + key + "'"),
-                      HasSubstr("copy the object to another key")));
+                AllOf(HasSubstr("key"), HasSubstr("the part '"),
+                      HasSubstr("': 's3://bucket/" + key + "'"), HasSubstr("another key")));
   }
   EXPECT_TRUE(server_.requests().empty());
   server_.set_gate([](const test::LoggedRequest&) { return std::nullopt; });
@@ -231,11 +231,12 @@ TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
                    .secret_access_key = "s4"}),
             "O|s4||o-1|http://o|Fetchers::S3Options");
 
-  EXPECT_THAT(error_text([&] { found({.profile = "none"}); }),
-              HasSubstr("the S3 profile does not exist: 'none'; name a profile of '"));
-  EXPECT_EQ(error_text([&] { found({.access_key_id = "x"}); }),
-            "one of the two S3 keys is missing: Fetchers::S3Options; set both the access key id "
-            "and the secret access key, or neither");
+  EXPECT_THAT(
+      error_text([&] { found({.profile = "none"}); }),
+      AllOf(HasSubstr("S3 profile"), HasSubstr("not exist: 'none'"), HasSubstr("profile of '")));
+  EXPECT_THAT(error_text([&] { found({.access_key_id = "x"}); }),
+              AllOf(HasSubstr("missing: Fetchers::S3Options"), HasSubstr("access key id"),
+                    HasSubstr("secret access key")));
 }
 
 /// Answers requests for a listing of `keys`, with `page_size` keys per page.
@@ -309,26 +310,25 @@ TEST_F(S3FetcherTest, WhatIsNoListIsAnError) {
   const auto error = [&] {
     return error_text([&] { (void)Fetchers(options_).list({.url = "s3://bucket/d/"}); });
   };
-  EXPECT_EQ(error(),
-            "cannot fetch: 's3://bucket/d/' (the server did not send a list); check that the "
-            "server speaks the protocol of the scheme");
+  EXPECT_THAT(error(), AllOf(HasSubstr("cannot fetch: 's3://bucket/d/'"), HasSubstr("send a list"),
+                             HasSubstr("protocol")));
   text =
       "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>p"
       "</NextContinuationToken></ListBucketResult>";
-  EXPECT_THAT(error(), HasSubstr("(the server did not send a list)")) << "the same page for ever";
+  EXPECT_THAT(error(), HasSubstr("send a list")) << "the same page for ever";
   text = "<Error><Code>AccessDenied</Code></Error>";
   status = 403;
-  EXPECT_THAT(error(),
-              HasSubstr("(HTTP status 403, AccessDenied, after 1 attempt); check the keys"));
+  EXPECT_THAT(error(), AllOf(HasSubstr("HTTP status 403, AccessDenied, after 1 attempt"),
+                             HasSubstr("keys")));
 }
 
 TEST(ListTest, OtherSchemesSayThatTheyCannot) {
   for (const char* url : {"https://host/d/", "file:///d/"}) {
     const auto call = [&] { (void)Fetchers().list({.url = url}); };
     EXPECT_EQ(error_code(call), ErrorCode::kUnsupported);
-    EXPECT_EQ(error_text(call), "URLs of this scheme cannot be listed: '" + std::string(url) +
-                                    "'; name the shards by a pattern, e.g. "
-                                    "train-{000000..000146}.tar, or by a list (@list.txt)");
+    EXPECT_THAT(error_text(call),
+                AllOf(HasSubstr("cannot be listed: '" + std::string(url) + "'"),
+                      HasSubstr("train-{000000..000146}.tar"), HasSubstr("@list.txt")));
   }
 }
 
@@ -348,27 +348,28 @@ TEST_F(S3FetcherTest, WithoutKeysNothingIsSigned) {
   EXPECT_EQ(server_.requests().back().header("authorization"), "");
   server_.serve("/bucket/x", {.body = "public", .statuses = {403}});
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              HasSubstr("(HTTP status 403, after 1 attempt); set AWS_ACCESS_KEY_ID"));
+              AllOf(HasSubstr("HTTP status 403, after 1 attempt"), HasSubstr("AWS_ACCESS_KEY_ID")));
 }
 
 TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {
   options_.s3.secret_access_key = "another-sesame";
   options_.s3.session_token = kToken;
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              AllOf(HasSubstr("cannot fetch: 's3://bucket/x' (HTTP status 403, "
-                              "SignatureDoesNotMatch, after 1 attempt); check the keys (from "
-                              "Fetchers::S3Options), the region and the bucket's policy"),
-                    Not(HasSubstr("sesame")), Not(HasSubstr(kId))));
+              AllOf(HasSubstr("cannot fetch: 's3://bucket/x'"),
+                    HasSubstr("HTTP status 403, SignatureDoesNotMatch, after 1 attempt"),
+                    HasSubstr("keys (from Fetchers::S3Options)"), HasSubstr("region"),
+                    HasSubstr("bucket's policy"), Not(HasSubstr("sesame")), Not(HasSubstr(kId))));
 
   server_.set_gate(nullptr);
   server_.serve("/bucket/x", {.extra_headers = "x-amz-bucket-region: eu-west-9\r\n",
                               .redirect_to = "http://127.0.0.1:1/elsewhere"});
-  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              HasSubstr("(HTTP status 302, after 2 attempts); set the region 'eu-west-9'"));
+  EXPECT_THAT(
+      error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+      AllOf(HasSubstr("HTTP status 302, after 2 attempts"), HasSubstr("region 'eu-west-9'")));
   options_.s3.session_token = "line\nsesame";
-  EXPECT_EQ(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-            "the S3 keys are malformed: Fetchers::S3Options; set keys of printable characters, "
-            "without spaces");
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              AllOf(HasSubstr("keys are malformed: Fetchers::S3Options"),
+                    HasSubstr("printable characters"), HasSubstr("without spaces")));
 }
 
 // If a request is signed for the wrong region, Amazon names the right one in a header or in the
@@ -442,7 +443,7 @@ TEST_F(S3FetcherTest, AServerOfOnesOwnMayCallItsRegionAsItLikes) {
   // At Amazon the region is part of a host name, so its characters are restricted.
   EXPECT_THAT(
       error_text([] { s3_target("s3://b/k", resolve_s3_access({.region = "RegionOne"}, {})); }),
-      HasSubstr("the S3 region is malformed: 'RegionOne'; write it like us-east-1"));
+      AllOf(HasSubstr("region is malformed: 'RegionOne'"), HasSubstr("us-east-1")));
 }
 
 TEST_F(S3FetcherTest, ClocksThatDifferAreNamedAndNotTheKeys) {
@@ -452,11 +453,11 @@ TEST_F(S3FetcherTest, ClocksThatDifferAreNamedAndNotTheKeys) {
                                       "2001-02-03T04:05:06Z</ServerTime></Error>"));
   });
   const auto is_told = [](const std::string& theirs) {
-    return AllOf(HasSubstr("; set this machine's clock, which is at 20"),
-                 HasSubstr("Z; the server's is at " + theirs), Not(HasSubstr("check the keys")));
+    return AllOf(HasSubstr("clock"), HasSubstr("at 20"), HasSubstr("server's is at " + theirs),
+                 Not(HasSubstr("check the keys")));
   };
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              AllOf(HasSubstr("(HTTP status 403, RequestTimeTooSkewed, after 1 attempt); set"),
+              AllOf(HasSubstr("HTTP status 403, RequestTimeTooSkewed, after 1 attempt"),
                     is_told("2001-02-03T04:05:06Z")));
   EXPECT_THAT(error_text([&] { (void)Fetchers(options_).stat({.url = "s3://bucket/x"}); }),
               is_told("2001-02-03T04:05:06Z"));
@@ -527,10 +528,9 @@ TEST_F(S3FetcherTest, ProfilesAreReadHoweverTheyAreWritten) {
   EXPECT_EQ(resolve_s3_access({.path_style = true, .profile = "indented"}, {}).path_style, true);
   EXPECT_EQ(resolve_s3_access({.profile = "also"}, {}).path_style, std::nullopt);
   write("credentials", "[typo]\naws_access_key_id sesame\n");
-  EXPECT_THAT(
-      error_text([&] { found("typo"); }),
-      AllOf(HasSubstr("a line of the S3 profile is malformed: '"),
-            HasSubstr("credentials', line 2; write it as name = value"), Not(HasSubstr("sesame"))));
+  EXPECT_THAT(error_text([&] { found("typo"); }),
+              AllOf(HasSubstr("S3 profile is malformed: '"), HasSubstr("credentials', line 2"),
+                    HasSubstr("name = value"), Not(HasSubstr("sesame"))));
 }
 
 TEST_F(S3FetcherTest, TheServicesOfAProfileSayWhereTheyAre) {
@@ -556,10 +556,8 @@ TEST_F(S3FetcherTest, TheServicesOfAProfileSayWhereTheyAre) {
   EXPECT_EQ(endpoint("s3"), "");
   environment_.unset("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
   write("[profile p]\nservices = none\n" + services);
-  EXPECT_THAT(
-      error_text([&] { endpoint("s3"); }),
-      HasSubstr(
-          "the services section of the S3 profile does not exist: 'none', in the profile 'p'"));
+  EXPECT_THAT(error_text([&] { endpoint("s3"); }),
+              AllOf(HasSubstr("services section"), HasSubstr("'none'"), HasSubstr("profile 'p'")));
 }
 
 TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
@@ -578,7 +576,7 @@ TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
   options_.s3.endpoint = "http://h";
   options_.s3.region = "eu.evil/";  // also an error for an endpoint that is not Amazon's
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://b/k"}); }),
-              HasSubstr("the S3 region is malformed: 'eu.evil/'"));
+              HasSubstr("region is malformed: 'eu.evil/'"));
 }
 
 // --- Against moto, a server by other authors -------------------------------------------

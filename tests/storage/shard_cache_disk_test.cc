@@ -134,9 +134,9 @@ TEST_F(ShardCacheDiskTest, AFullDiskMakesRoomAndTheRunGoesOn) {
 
   std::vector<CachedShard> used;
   for (const int i : {5, 6, 7}) used.push_back(CacheAccess::get(*cache, request(i)));
-  EXPECT_THAT(error_text([&] { read(*cache, 0); }),
-              AllOf(HasSubstr("disk of the shard cache is full"), HasSubstr(dir_ / "cache"),
-                    HasSubstr("free space")));
+  EXPECT_THAT(
+      error_text([&] { read(*cache, 0); }),
+      AllOf(HasSubstr("shard cache is full"), HasSubstr(dir_ / "cache"), HasSubstr("free space")));
   CacheRequest wanted = request(0);
   wanted.may_read_uncached = [] { return true; };
   EXPECT_FALSE(CacheAccess::get(*cache, wanted).is_pinned())
