@@ -197,10 +197,10 @@ TEST(AudioReaderTest, WhatACallerAsksForIsChecked) {
 
 TEST(AudioReaderTest, MoreSamplesThanTheLimitAreRefused) {
   const std::string bytes = encode_sound({.channels = 2});
-  EXPECT_EQ(test::error_text(
-                [&] { AudioReader(bytes, {.where = "here", .max_samples = 15'999}).read(); }),
-            "the sound cannot be decoded (it has more samples than the limit of 15999): here; mend "
-            "the member, or leave the sample out");
+  EXPECT_THAT(test::error_text(
+                  [&] { AudioReader(bytes, {.where = "here", .max_samples = 15'999}).read(); }),
+              testing::AllOf(HasSubstr("cannot be decoded"), HasSubstr("limit of 15999"),
+                             HasSubstr("): here; "), HasSubstr("leave the sample out")));
   EXPECT_NO_THROW(AudioReader(bytes, {.max_samples = 16'000}).read());
   EXPECT_NO_THROW(AudioReader(bytes, {.max_samples = 15'999}).read(0, 0.5));
   EXPECT_THAT(test::error_text([&] {

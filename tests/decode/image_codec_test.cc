@@ -204,8 +204,10 @@ TEST(ImageCodecTest, PnmIsReadWithCommentsAndDepths) {
               testing::ElementsAre(128, 128, 128, 255, 255, 255));
   const Decoded above = decode("P5 2 1 15\n\x01\xFF");
   EXPECT_THAT(above.image.pixels, testing::ElementsAre(17, 17, 17, 255, 255, 255));
-  EXPECT_THAT(above.report.warnings, testing::ElementsAre("PNM: a value exceeds the maximum"));
-  EXPECT_EQ(failure("P5 2 1 15\n\x01\xFF", {.strict = true}), "PNM: a value exceeds the maximum");
+  EXPECT_THAT(above.report.warnings, testing::ElementsAre(testing::AllOf(
+                                         HasSubstr("PNM: "), HasSubstr("exceeds the maximum"))));
+  EXPECT_THAT(failure("P5 2 1 15\n\x01\xFF", {.strict = true}),
+              testing::AllOf(HasSubstr("PNM: "), HasSubstr("exceeds the maximum")));
 }
 
 std::vector<std::uint16_t> values_of_16_bits(std::string_view bytes, DecodeRequest request = {}) {
@@ -245,20 +247,22 @@ TEST(ImageCodecTest, SixteenBitsAreKeptWhereTheyAreAskedFor) {
   EXPECT_THAT(values_of_16_bits(ppm), ElementsAre(0x102, 0x304, 0xFFFE));
   const std::string_view above("P5 1 1 300\n\x01\xFF", 13);
   EXPECT_THAT(values_of_16_bits(above), ElementsAre(300, 300, 300));
-  EXPECT_EQ(failure(above, {.strict = true, .keep_16_bits = true}),
-            "PNM: a value exceeds the maximum");
+  EXPECT_THAT(failure(above, {.strict = true, .keep_16_bits = true}),
+              testing::AllOf(HasSubstr("PNM: "), HasSubstr("exceeds the maximum")));
 }
 
 TEST(ImageCodecTest, ImagesOfFewerBitsAreNotTakenForSixteen) {
   const auto picture = test::test_picture(9, 5);
   const DecodeRequest kept{.keep_16_bits = true};
-  const std::string why = ": its values have 8 bits, but uint16 needs 16";
-  EXPECT_EQ(failure(test::encode_png(picture), kept), "PNG" + why);
-  EXPECT_EQ(failure(test::encode_jpeg(picture), kept), "JPEG" + why);
-  EXPECT_EQ(failure(test::encode_webp(picture, true), kept), "WebP" + why);
-  EXPECT_EQ(failure(test::encode_ppm(picture), kept), "PNM" + why);
-  EXPECT_EQ(failure(test::make_odd_png(3, 4, false, false).bytes, kept),
-            "PNG: its values have 4 bits, but uint16 needs 16");
+  const auto why = testing::AllOf(HasSubstr("8 bits"), HasSubstr("uint16 needs 16"));
+  EXPECT_THAT(failure(test::encode_png(picture), kept), testing::AllOf(HasSubstr("PNG: "), why));
+  EXPECT_THAT(failure(test::encode_jpeg(picture), kept), testing::AllOf(HasSubstr("JPEG: "), why));
+  EXPECT_THAT(failure(test::encode_webp(picture, true), kept),
+              testing::AllOf(HasSubstr("WebP: "), why));
+  EXPECT_THAT(failure(test::encode_ppm(picture), kept), testing::AllOf(HasSubstr("PNM: "), why));
+  EXPECT_THAT(
+      failure(test::make_odd_png(3, 4, false, false).bytes, kept),
+      testing::AllOf(HasSubstr("PNG: "), HasSubstr("4 bits"), HasSubstr("uint16 needs 16")));
 }
 
 TEST(ImageCodecTest, PicturesOfOthersHaveTheirGoldenPixels) {
@@ -354,8 +358,9 @@ TEST(ImageHeaderTest, WhatIsNoImageIsRefused) {
     return std::string("read");
   };
   EXPECT_EQ(text(""), "it is empty");
-  EXPECT_THAT(text("GIF89a"), HasSubstr("neither JPEG nor PNG nor WebP nor binary PNM"));
-  EXPECT_EQ(text("\xFF\xD8\xFF\xD9"), "JPEG: the data holds no frame header");
+  EXPECT_THAT(text("GIF89a"), HasSubstr("JPEG nor PNG nor WebP nor binary PNM"));
+  EXPECT_THAT(text("\xFF\xD8\xFF\xD9"),
+              testing::AllOf(HasSubstr("JPEG: "), HasSubstr("no frame header")));
   EXPECT_EQ(text("\x89PNG\r\n\x1A\n"), "PNG: the data ends early");
   EXPECT_EQ(text("RIFF....WEBP"), "WebP: the data ends early");
   EXPECT_EQ(text("P6 0 1 255\n"), "the image has no pixels");
@@ -453,7 +458,8 @@ TEST(ImageCropTest, ACropOutsideTheImageIsRefused) {
         test::encode_webp(noise(20, 10), true), test::encode_ppm(noise(20, 10))}) {
     for (const Box& box : {Box{0, 0, 11, 1}, Box{0, 0, 1, 21}, Box{10, 0, 1, 1}, Box{0, 0, 0, 1},
                            Box{0, 5, 1, SIZE_MAX}, Box{SIZE_MAX, 0, 2, 1}}) {
-      EXPECT_EQ(failure(bytes, {.crop = box}), "the crop exceeds the image of 10x20 (HxW)");
+      EXPECT_THAT(failure(bytes, {.crop = box}),
+                  testing::AllOf(HasSubstr("crop exceeds the image"), HasSubstr("10x20 (HxW)")));
     }
   }
 }
@@ -629,10 +635,11 @@ TEST(ImageDefectTest, WhatIsForgivenIsWarnedOfAndRefusedWhenStrict) {
   const Decoded decoded = decode(early);
   EXPECT_EQ(decoded.image.height, 30);
   ASSERT_EQ(decoded.report.num_warnings, 1u);
-  EXPECT_THAT(decoded.report.warnings,
-              testing::ElementsAre("JPEG: Corrupt JPEG data: premature end of data segment"));
-  EXPECT_EQ(failure(early, {.strict = true}),
-            "JPEG: Corrupt JPEG data: premature end of data segment");
+  EXPECT_THAT(
+      decoded.report.warnings,
+      testing::ElementsAre(testing::AllOf(HasSubstr("JPEG: Corrupt"), HasSubstr("premature end"))));
+  EXPECT_THAT(failure(early, {.strict = true}),
+              testing::AllOf(HasSubstr("JPEG: Corrupt"), HasSubstr("premature end")));
   EXPECT_EQ(failure(jpeg.substr(0, jpeg.size() - 40)), "JPEG: the data ends early");
   EXPECT_THAT(decode(jpeg, {.strict = true}).report.warnings, IsEmpty());
 }
@@ -721,15 +728,16 @@ TEST(ImageDefectTest, NoFlippedByteDoesWorseThanAFailure) {
 }
 
 TEST(ImageDefectTest, AnImageBombIsRefusedBeforeMemoryIsTaken) {
-  EXPECT_EQ(failure(test::png_bomb(1'000'000, 1'000'000)),
-            "1000000x1000000 (HxW) is more than the limit of 268435456 pixels");
+  EXPECT_THAT(
+      failure(test::png_bomb(1'000'000, 1'000'000)),
+      testing::AllOf(HasSubstr("1000000x1000000 (HxW)"), HasSubstr("limit of 268435456 pixels")));
   const auto picture = test::test_picture(40, 40);
   for (const std::string& bytes : {test::encode_jpeg(picture), test::encode_png(picture),
                                    test::encode_webp(picture, false), test::encode_ppm(picture)}) {
-    EXPECT_EQ(failure(bytes, {.max_pixels = 1599}),
-              "40x40 (HxW) is more than the limit of 1599 pixels");
-    EXPECT_EQ(failure(bytes, {.max_pixels = 1599, .crop = Box{0, 0, 1, 1}, .scale = 1}),
-              "40x40 (HxW) is more than the limit of 1599 pixels");
+    EXPECT_THAT(failure(bytes, {.max_pixels = 1599}),
+                testing::AllOf(HasSubstr("40x40 (HxW)"), HasSubstr("limit of 1599 pixels")));
+    EXPECT_THAT(failure(bytes, {.max_pixels = 1599, .crop = Box{0, 0, 1, 1}, .scale = 1}),
+                testing::AllOf(HasSubstr("40x40 (HxW)"), HasSubstr("limit of 1599 pixels")));
     EXPECT_EQ(failure(bytes, {.max_pixels = 1600}), "decoded");
   }
 }
@@ -737,13 +745,14 @@ TEST(ImageDefectTest, AnImageBombIsRefusedBeforeMemoryIsTaken) {
 TEST(ImageDefectTest, NoSideIsLongerThanAMillionWhateverTheOtherOne) {
   const std::uint32_t most = 1U << 20;
   for (const auto& [width, height] : {std::pair{most + 1, 1U}, {1U, most + 1}, {1U << 26, 1U}}) {
-    const std::string text = std::to_string(height) + "x" + std::to_string(width) +
-                             " (HxW) has a side of more than 1048576 pixels";
-    EXPECT_EQ(failure(test::png_bomb(width, height)), text);
+    const auto text =
+        testing::AllOf(HasSubstr(std::to_string(height) + "x" + std::to_string(width) + " (HxW)"),
+                       HasSubstr("more than 1048576 pixels"));
+    EXPECT_THAT(failure(test::png_bomb(width, height)), text);
     const std::string pgm = "P5 " + std::to_string(width) + " " + std::to_string(height) +
                             " 255\n" + std::string(std::size_t{width} * height, 'x');
     for (const std::uint64_t max_pixels : {std::uint64_t{1} << 28, ~std::uint64_t{0}}) {
-      EXPECT_EQ(failure(pgm, {.max_pixels = max_pixels, .crop = Box{0, 0, 1, 1}}), text);
+      EXPECT_THAT(failure(pgm, {.max_pixels = max_pixels, .crop = Box{0, 0, 1, 1}}), text);
     }
   }
   EXPECT_EQ(failure("P5 1048576 1 255\n" + std::string(most, 'x')), "decoded");

@@ -34,20 +34,27 @@ TEST_P(NpzTest, AnArrayIsFoundByItsName) {
   EXPECT_EQ(read_npz(bytes, "b", kPlenty), large);
   EXPECT_EQ(read_npz(bytes, "b", large.size()), large) << "the limit itself is allowed";
   EXPECT_EQ(read_npz(bytes, "d", kPlenty), "");
-  EXPECT_EQ(refusal(bytes, "x"), "npz: it has no array 'x'; its arrays are a, b, c, d");
-  EXPECT_EQ(refusal(bytes, "c"), "npz: it has no array 'c'; its arrays are a, b, c, d");
+  EXPECT_THAT(refusal(bytes, "x"),
+              testing::AllOf(testing::HasSubstr("npz: "), testing::HasSubstr("no array 'x'"),
+                             testing::HasSubstr("a, b, c, d")));
+  EXPECT_THAT(refusal(bytes, "c"),
+              testing::AllOf(testing::HasSubstr("npz: "), testing::HasSubstr("no array 'c'"),
+                             testing::HasSubstr("a, b, c, d")));
 }
 
 TEST_P(NpzTest, TwoArraysOfOneNameAreNotChosenFrom) {
   const std::string bytes =
       fuzz::zip({{"a.npy", "first"}, {"b.npy", "other"}, {"a.npy", "second"}}, deflated());
-  EXPECT_EQ(refusal(bytes, "a"), "npz: it has two arrays 'a'");
+  EXPECT_THAT(refusal(bytes, "a"),
+              testing::AllOf(testing::HasSubstr("npz: "), testing::HasSubstr("two arrays 'a'")));
   EXPECT_EQ(read_npz(bytes, "b", kPlenty), "other");
 }
 
 TEST_P(NpzTest, NoMoreIsReadThanTheLimitAllows) {
   const std::string bytes = fuzz::zip({{"a.npy", std::string(3'000'000, '\0')}}, deflated());
-  EXPECT_EQ(refusal(bytes, "a", 100'000), "npz: array 'a' exceeds the limit of 100000 bytes");
+  EXPECT_THAT(refusal(bytes, "a", 100'000),
+              testing::AllOf(testing::HasSubstr("npz: array 'a'"),
+                             testing::HasSubstr("limit of 100000 bytes")));
 }
 
 TEST_P(NpzTest, DamageIsRefusedWhereverItIs) {
@@ -105,8 +112,10 @@ TEST(NpzFileTest, NumpysFilesAreRead) {
 }
 
 TEST(NpzFileTest, OtherFilesAreRefused) {
-  EXPECT_EQ(refusal("", "a"), "npz: it is not a zip archive");
-  EXPECT_EQ(refusal("\x93NUMPY and so on", "a"), "npz: it is not a zip archive");
+  EXPECT_THAT(refusal("", "a"),
+              testing::AllOf(testing::HasSubstr("npz: "), testing::HasSubstr("not a zip archive")));
+  EXPECT_THAT(refusal("\x93NUMPY and so on", "a"),
+              testing::AllOf(testing::HasSubstr("npz: "), testing::HasSubstr("not a zip archive")));
   EXPECT_EQ(refusal(fuzz::zip({}, false), "a"), "npz: it has no arrays");
 }
 

@@ -416,8 +416,9 @@ TEST(VideoReaderTest, WhatACallerAsksForIsChecked) {
   const std::string bytes = encode_video({});
   VideoReader video(bytes, {.where = "clips.tar, sample 7"});
   std::vector<std::uint8_t> frame(video.frame_bytes());
-  EXPECT_EQ(test::error_text([&] { video.read(Numbers{30}, frame); }),
-            "the video has no frame 30: clips.tar, sample 7; choose frames in [0, 30)");
+  EXPECT_THAT(test::error_text([&] { video.read(Numbers{30}, frame); }),
+              testing::AllOf(HasSubstr("no frame 30"), HasSubstr("clips.tar, sample 7"),
+                             HasSubstr("[0, 30)")));
   EXPECT_EQ(test::error_code([&] { video.read(Numbers{-1}, frame); }), ErrorCode::kOutOfRange);
   EXPECT_EQ(test::error_code([&] {
               video.read(Numbers{1, 2}, frame);
@@ -432,12 +433,13 @@ TEST(VideoReaderTest, WhatACallerAsksForIsChecked) {
 
 TEST(VideoReaderTest, LimitsAreKeptBeforeMemoryIsTaken) {
   const std::string bytes = encode_video({});
-  EXPECT_EQ(test::error_text([&] { VideoReader(bytes, {.where = "here", .max_pixels = 3071}); }),
-            "the video cannot be read (48x64 (HxW) is more than the limit of 3071 pixels): here; "
-            "mend the member, or leave the sample out");
+  EXPECT_THAT(test::error_text([&] { VideoReader(bytes, {.where = "here", .max_pixels = 3071}); }),
+              testing::AllOf(HasSubstr("cannot be read"), HasSubstr("48x64 (HxW)"),
+                             HasSubstr("limit of 3071 pixels"), HasSubstr("): here; "),
+                             HasSubstr("leave the sample out")));
   EXPECT_NO_THROW(VideoReader(bytes, {.max_pixels = 3072}));
   EXPECT_THAT(test::error_text([&] { VideoReader(bytes, {.max_frames = 29}); }),
-              HasSubstr("more frames than the limit of 29"));
+              HasSubstr("limit of 29"));
   EXPECT_NO_THROW(VideoReader(bytes, {.max_frames = 30}));
 }
 
@@ -508,7 +510,7 @@ TEST(VideoReaderTest, WhatOthersPutBehindAVideoIsNoDamage) {
     // Bytes that may be frames are not accepted as a tail.
     if (spec.container == "matroska" && spec.muxer_options.empty()) continue;
     EXPECT_THAT(test::error_text([&] { VideoReader video(bytes + std::string(50, '\x81')); }),
-                testing::ContainsRegex("Matroska: an element is damaged|last box is not a tag"));
+                testing::ContainsRegex("element is damaged|not a tag"));
   }
 }
 

@@ -19,10 +19,12 @@ std::string failure(const std::string& bytes) {
 
 TEST(WithoutCodecsTest, WhatIsMissingSaysSo) {
   const auto picture = test::test_picture(5, 4);
-  EXPECT_EQ(failure(test::encode_jpeg(picture)), "JPEG: this Shardwise was built without libjpeg");
-  EXPECT_EQ(failure(test::encode_png(picture)), "PNG: this Shardwise was built without libpng");
-  EXPECT_EQ(failure(test::encode_webp(picture, true)),
-            "WebP: this Shardwise was built without libwebp");
+  EXPECT_THAT(failure(test::encode_jpeg(picture)),
+              testing::AllOf(testing::HasSubstr("JPEG: "), testing::HasSubstr("without libjpeg")));
+  EXPECT_THAT(failure(test::encode_png(picture)),
+              testing::AllOf(testing::HasSubstr("PNG: "), testing::HasSubstr("without libpng")));
+  EXPECT_THAT(failure(test::encode_webp(picture, true)),
+              testing::AllOf(testing::HasSubstr("WebP: "), testing::HasSubstr("without libwebp")));
   EXPECT_EQ(failure(test::encode_ppm(picture)), "decoded");
   EXPECT_EQ(detail::read_image_header(test::encode_jpeg(picture)).width, 5U);
 }

@@ -86,14 +86,14 @@ TEST(MergeTest, WhatDoesNotBelongTogetherIsRefused) {
   EXPECT_THAT(error({p1, p2}), HasSubstr("part 3 of 3 is missing"));
   EXPECT_THAT(error({p2, p3}), HasSubstr("part 1 of 3 is missing"));
   EXPECT_THAT(error({p1, p2, p2, p3}), HasSubstr("part 2 is named twice"));
-  EXPECT_THAT(error({built("whole.idx", shards, {}), p1}), HasSubstr("the index is not a part"));
+  EXPECT_THAT(error({built("whole.idx", shards, {}), p1}), HasSubstr("not a part"));
   const std::vector<std::string> fewer(shards.begin(), shards.end() - 1);
   EXPECT_THAT(error({p1, p2, built("o.idx", fewer, part(3, 3))}),
-              HasSubstr("the part belongs to another index: it is part 3/3 of 5 shards"));
+              testing::AllOf(HasSubstr("belongs to another index"), HasSubstr("part 3/3 of 5")));
   BuildOptions lenient = part(3, 3);
   lenient.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
   EXPECT_THAT(error({p1, p2, built("o.idx", shards, lenient)}),
-              HasSubstr("the part was built with other options than the first one"));
+              HasSubstr("built with other options"));
   EXPECT_FALSE(std::filesystem::exists(dir / "m.idx"));
   EXPECT_THAT(test::error_text([&] { built("x.idx", shards, part(4, 3)); }),
               HasSubstr("no part 4 of 3"));

@@ -103,16 +103,15 @@ TEST(CompressedShardTest, DamageIsSaidWithTheExpandedOffset) {
   };
   const std::string tar = mixed_tar();
   const std::string whole = test::compress(tar, Compression::kGzip);
-  EXPECT_THAT(
-      error(whole.substr(0, whole.size() / 2)),
-      HasSubstr("the compressed file is damaged (truncated: it ends within a gzip stream): "));
+  EXPECT_THAT(error(whole.substr(0, whole.size() / 2)),
+              AllOf(HasSubstr("damaged (truncated"), HasSubstr("within a gzip stream")));
   std::string broken = tar;
   broken[512 + 100] ^= 1;  // in the second header
   EXPECT_THAT(error(test::compress(broken, Compression::kGzip)),
-              HasSubstr("the checksum of a header is wrong: " + std::string("'") +
-                        (dir / "x.tar.gz") + "', expanded offset 512"));
+              AllOf(HasSubstr("checksum of a header"),
+                    HasSubstr("'" + (dir / "x.tar.gz") + "', expanded offset 512")));
   EXPECT_THAT(error(test::compress("not a tar", Compression::kGzip)),
-              HasSubstr("the file is not a tar archive"));
+              HasSubstr("not a tar archive"));
   EXPECT_THAT(error(test::compress(tar.substr(0, tar.size() / 2), Compression::kGzip)),
               HasSubstr("truncated"));
   EXPECT_THAT(error(test::compress(test::compress(tar, Compression::kXz), Compression::kGzip)),
@@ -183,8 +182,9 @@ TEST(CompressedShardTest, WhatFollowsABadHeaderIsNeitherReadNorKept) {
                                        .temporary = dir / "x",
                                        .progress = [&](std::uint64_t bytes) { read = bytes; }});
   };
-  EXPECT_THAT(test::error_text([&] { scan({}); }),
-              HasSubstr("the checksum of a header is wrong: '" + path + "', expanded offset 1024"));
+  EXPECT_THAT(
+      test::error_text([&] { scan({}); }),
+      AllOf(HasSubstr("checksum of a header"), HasSubstr("'" + path + "', expanded offset 1024")));
   EXPECT_LT(read, 8U << 20) << "the expansion ends with the scan";
   const ShardPart lenient = scan(DefectPolicies::all(DefectPolicies::OnDefect::kSkip));
   EXPECT_EQ(lenient.row.num_samples, 1U);

@@ -31,8 +31,8 @@ TEST(DistinctShardsTest, AShardUnderAnotherNameIsRefusedWithBoth) {
                                    dir / "hard.tar", dir / "sub/up/a.tar"}) {
     const auto build = [&] { build_index(dir / "x.idx", {dir / "a.tar", other}); };
     EXPECT_EQ(error_code(build), ErrorCode::kInvalidArgument) << other;
-    EXPECT_THAT(error_text(build), AllOf(HasSubstr("a shard is named twice: '" + dir / "a.tar" +
-                                                   "' and '" + other + "'"),
+    EXPECT_THAT(error_text(build), AllOf(HasSubstr("named twice"),
+                                         HasSubstr("'" + dir / "a.tar" + "' and '" + other + "'"),
                                          HasSubstr("name it once")));
   }
   EXPECT_FALSE(fs::exists(dir / "x.idx"));
@@ -75,16 +75,17 @@ TEST(DistinctShardsTest, UrlsAreComparedInTheirOneSpellingAndShownWithoutSecrets
     build_index(dir / "x.idx", {"http://me:pw@Host/x/../a.tar", "http://host:80/a.tar"},
                 {.remote = std::make_shared<AnyShards>()});
   });
-  EXPECT_THAT(text, HasSubstr("a shard is named twice: 'http://Host/x/../a.tar' and "
-                              "'http://host:80/a.tar'"));
+  EXPECT_THAT(text, AllOf(HasSubstr("named twice"),
+                          HasSubstr("'http://Host/x/../a.tar' and 'http://host:80/a.tar'")));
   EXPECT_THAT(error_text([&] {
                 build_index(dir / "x.idx",
                             {"http://host/a.tar?X-Amz-Date=1&X-Amz-Signature=1",
                              "http://host/a.tar?X-Amz-Date=2&X-Amz-Signature=2"},
                             {.remote = std::make_shared<AnyShards>()});
               }),
-              HasSubstr("a shard is named twice: 'http://host/a.tar?X-Amz-Date=***&"
-                        "X-Amz-Signature=***'; name it once"));
+              AllOf(HasSubstr("named twice"),
+                    HasSubstr("'http://host/a.tar?X-Amz-Date=***&X-Amz-Signature=***'"),
+                    HasSubstr("name it once")));
 }
 
 /// The directory real/deep/ can also be reached as link/. The kernel resolves "link/.." to real/,

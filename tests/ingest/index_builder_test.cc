@@ -151,7 +151,8 @@ TEST(IndexBuilderTest, AForeignFileIsNeverReplaced) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 1, 2);
   EXPECT_THAT(test::error_text([&] { build_index(shards[0], shards); }),
-              HasSubstr("the file is not a Shardwise index, and is not replaced: '" + shards[0]));
+              testing::AllOf(HasSubstr("not a Shardwise index"), HasSubstr("not replaced"),
+                             HasSubstr("'" + shards[0])));
   test::write_file(dir / "notes.txt", "my notes");
   EXPECT_EQ(test::error_code([&] { build_index(dir / "notes.txt", shards); }),
             ErrorCode::kInvalidArgument);
@@ -170,12 +171,13 @@ TEST(IndexBuilderTest, StrictErrorsNameShardOffsetAndMember) {
     return error;
   };
   EXPECT_THAT(text(TarBuilder().file("a.txt", "1").file("README", "2").end()),
-              HasSubstr("the name has no key and field, as in KEY.FIELD: '"));
+              testing::AllOf(HasSubstr("no key and field"), HasSubstr("KEY.FIELD")));
   EXPECT_THAT(text(TarBuilder().file("a.txt", "1").file("a.TXT", "2").end()),
-              HasSubstr("the field 'TXT' occurs twice in sample 'a'"));
+              testing::AllOf(HasSubstr("field 'TXT' occurs twice"), HasSubstr("sample 'a'")));
   const std::string split =
       text(TarBuilder().file("a.txt", "1").file("b.txt", "2").file("a.cls", "3").end());
-  EXPECT_THAT(split, HasSubstr("the key occurs at two places of the shard, first at offset 0"));
+  EXPECT_THAT(split, testing::AllOf(HasSubstr("key"), HasSubstr("two places"),
+                                    HasSubstr("first at offset 0")));
   EXPECT_THAT(split, HasSubstr("offset 2048, member 'a'"));
 }
 

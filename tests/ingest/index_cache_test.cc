@@ -260,10 +260,10 @@ TEST_F(IndexCacheTest, ADescriptorsClaimsAreHeldAgainstIt) {
 }
 
 TEST_F(IndexCacheTest, RefusedASourceSaysWhatToRun) {
-  EXPECT_EQ(error_text([&] { open(data(), {.build_missing = false}); }),
-            "an index is needed, but shards were given, and building an index is off "
-            "(IndexCacheOptions::build_missing): '" +
-                data() + "'; run `shardwise index -o INDEX SOURCE`, and name INDEX in its place");
+  EXPECT_THAT(error_text([&] { open(data(), {.build_missing = false}); }),
+              AllOf(HasSubstr("index is needed"), HasSubstr("IndexCacheOptions::build_missing"),
+                    HasSubstr("'" + data() + "'"), HasSubstr("`shardwise index -o INDEX SOURCE`"),
+                    HasSubstr("name INDEX")));
   build_index(dir_ / "x.idx", {shard(0)});
   EXPECT_EQ(open(dir_ / "x.idx", {.build_missing = false}).index, dir_ / "x.idx");
 }
@@ -282,13 +282,10 @@ TEST_F(IndexCacheTest, TheFolderIsTheUsers) {
   EXPECT_EQ(folder_with(nullptr, home.c_str()), home + "/.cache/shardwise");
   EXPECT_EQ(folder_with("relative", home.c_str()), home + "/.cache/shardwise");
   EXPECT_EQ(folder_with("", home.c_str()), home + "/.cache/shardwise");
-  EXPECT_THAT(
-      folder_with(nullptr, nullptr),
-      AllOf(
-          HasSubstr(
-              "no folder is known for the index that is built at first use: neither XDG_CACHE_HOME "
-              "nor HOME is set; name another folder (IndexCacheOptions::directory"),
-          HasSubstr("`shardwise index -o INDEX SOURCE`")));
+  EXPECT_THAT(folder_with(nullptr, nullptr),
+              AllOf(HasSubstr("no folder is known"), HasSubstr("XDG_CACHE_HOME"), HasSubstr("HOME"),
+                    HasSubstr("IndexCacheOptions::directory"),
+                    HasSubstr("`shardwise index -o INDEX SOURCE`")));
   EXPECT_THAT(folder_with("/proc/none", nullptr),
               AllOf(HasSubstr("cannot make the directory: '/proc/none"),
                     HasSubstr("; or name another folder (")));
@@ -299,8 +296,9 @@ TEST_F(IndexCacheTest, AFolderThatOthersMayWriteToIsRefused) {
   fs::create_directory(dir_ / "open");
   fs::permissions(dir_ / "open", fs::perms::all);
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "open"}); }),
-              HasSubstr("the directory cannot be a folder for indexes (others may write to it): '" +
-                        (dir_ / "open") + "'; run chmod go-w on it, or name another directory"));
+              AllOf(HasSubstr("cannot be a folder"), HasSubstr("others may write"),
+                    HasSubstr("'" + (dir_ / "open") + "'"), HasSubstr("chmod go-w"),
+                    HasSubstr("another directory")));
   write_file(dir_ / "file", "");
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "file"}); }),
               HasSubstr("(it is a file)"));

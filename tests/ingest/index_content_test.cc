@@ -64,11 +64,11 @@ TEST(BadPoliciesTest, HaveTextsThatComeBack) {
     EXPECT_EQ(parse_defect_policies(to_string(policies)), policies);
   }
   EXPECT_THAT(test::error_text([] { parse_defect_policies("ignore"); }),
-              HasSubstr("unknown policy: 'ignore'; choose error, skip or keep"));
+              AllOf(HasSubstr("policy: 'ignore'"), HasSubstr("error, skip or keep")));
   EXPECT_EQ(test::error_code([] { parse_defect_policies("damage=error,"); }),
             ErrorCode::kInvalidArgument);
   EXPECT_THAT(test::error_text([&] { parse_defect_policies(to_string(mixed) + ",link=keep"); }),
-              HasSubstr("unknown policy: 'keep'; choose error, skip or resolve"));
+              AllOf(HasSubstr("policy: 'keep'"), HasSubstr("error, skip or resolve")));
 }
 
 TEST(IndexContentTest, ACancelIsHeardInALongTailOfZeros) {
@@ -104,7 +104,8 @@ TEST(IndexContentTest, EachKindOfBadMemberHasItsOwnPolicy) {
   const auto build = [&] { build_index(dir / "x.idx", {shard}, options); };
   EXPECT_THAT(test::error_text(build), HasSubstr("member 'README'"));
   options.content.policies.no_field = DefectPolicies::OnDefect::kSkip;
-  EXPECT_THAT(test::error_text(build), HasSubstr("the field 'TXT' occurs twice in sample 'a'"));
+  EXPECT_THAT(test::error_text(build),
+              AllOf(HasSubstr("field 'TXT' occurs twice"), HasSubstr("sample 'a'")));
   options.content.policies.duplicate_field = DefectPolicies::OnDefect::kSkip;
   EXPECT_THAT(test::error_text(build), HasSubstr("two places of the shard"));
   options.content.policies.repeated_key = DefectPolicies::OnDefect::kSkip;
@@ -120,7 +121,8 @@ TEST(IndexContentTest, EachKindOfBadMemberHasItsOwnPolicy) {
   EXPECT_EQ(index->find("a"), 0U) << "the first";
   EXPECT_EQ(index->content().policies, options.content.policies);
   options.content.policies.damage = DefectPolicies::OnDefect::kKeep;
-  EXPECT_THAT(test::error_text(build), HasSubstr("the policy `keep` is for repeated keys only"));
+  EXPECT_THAT(test::error_text(build),
+              AllOf(HasSubstr("policy `keep`"), HasSubstr("repeated keys only")));
 }
 
 TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
@@ -195,22 +197,21 @@ TEST(ColumnTest, IsReadFromText) {
   EXPECT_EQ(parse_column("w=meta.json:$.size[0]"), (Index::Column{"w", "meta.json", "$.size[0]"}));
   EXPECT_EQ(to_string(parse_column("json:$.a.b")), "b=json:$.a.b");
   const auto error = [](const char* text) { return test::error_text([&] { parse_column(text); }); };
-  EXPECT_THAT(
-      error("seg.png"),
-      HasSubstr("the name of the column is not valid in SQL: 'seg.png'; give the column a name"));
+  EXPECT_THAT(error("seg.png"),
+              AllOf(HasSubstr("not valid in SQL"), HasSubstr("'seg.png'"), HasSubstr("name")));
   EXPECT_THAT(error("json:$.tags[0]"), HasSubstr("NAME=json:$.tags[0]"));
   for (const char* path :
        {"$.", "$..x", "$[", "$[]", "$[a]", "$[-1]", "$[#-]", "$[#+1]", "$[0", "$[0]x", "$a", "$ ",
         "$.a[", "$.a.", "$.\"a", "$.\"a\"x", "$.a[0]b", "$.a[1][x]"}) {
     EXPECT_THAT(error(("n=json:" + std::string(path)).c_str()),
-                HasSubstr("the JSON path of the column is malformed"))
+                AllOf(HasSubstr("JSON path"), HasSubstr("malformed")))
         << path;
   }
   for (const char* path : {"$", "$.a-b", "$.a.b[2].c", "$[0]", "$[#]", "$[#-12]", "$.\"a.b[\"",
                            "$.\"a\".b", "$.a b", "$[1][2]"}) {
     EXPECT_EQ(parse_column("n=json:" + std::string(path)).json_path, path);
   }
-  EXPECT_THAT(error("key"), HasSubstr("the index reserves this column name"));
+  EXPECT_THAT(error("key"), HasSubstr("reserves this column name"));
   EXPECT_THAT(error(""), HasSubstr("names no field"));
   EXPECT_THAT(error("x=:$.a"), HasSubstr("names no field"));
 }
@@ -264,7 +265,7 @@ TEST(IndexContentTest, ColumnsHoldWhatTheFieldsSay) {
 
   options.content.columns.push_back(parse_column("width=cls"));
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
-              HasSubstr("two columns have the same name: 'width'"));
+              AllOf(HasSubstr("two columns"), HasSubstr("same name: 'width'")));
 }
 
 /// Formats a value: "7", "r0.5", "'x'", "x00ff" or "null".
@@ -354,8 +355,8 @@ TEST(IndexContentTest, HiddenFilesInFoldersAreLeftOutAsThoseOutsideAre) {
   }
   const std::string shard = one_shard(dir, tar);
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}); }),
-              AllOf(HasSubstr("the member is a hidden file, which has no key"),
-                    HasSubstr("'._0.jpg'"), HasSubstr("`shardwise index --on-no-field skip`")));
+              AllOf(HasSubstr("hidden file"), HasSubstr("no key"), HasSubstr("'._0.jpg'"),
+                    HasSubstr("`shardwise index --on-no-field skip`")));
   BuildOptions options;
   options.content.policies.no_field = DefectPolicies::OnDefect::kSkip;
   build_index(dir / "x.idx", {shard}, options);
@@ -428,9 +429,9 @@ TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
   BuildOptions options;
   options.content.columns = {parse_column("json:$.w")};
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
-              AllOf(HasSubstr("column 'w' needs JSON, but the field is not JSON (it ends "
-                              "where a key belongs, at offset 1)"),
-                    HasSubstr("or take NULL for the value with `shardwise index --on-bad skip`")));
+              AllOf(HasSubstr("column 'w' needs JSON"), HasSubstr("field is not JSON"),
+                    HasSubstr("at offset 1"), HasSubstr("NULL"),
+                    HasSubstr("`shardwise index --on-bad skip`")));
   options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
   build_index(dir / "x.idx", {shard}, options);
   const auto index = Index::open(dir / "x.idx");

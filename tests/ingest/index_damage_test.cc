@@ -288,10 +288,12 @@ TEST(IndexDamageTest, AnotherFormatVersionIsSaidSo) {
     run_sql(made.index, std::string("PRAGMA user_version = ") + version);
     EXPECT_EQ(test::error_code([&] { Index::open(made.index); }), ErrorCode::kVersionMismatch);
     const std::string text = test::error_text([&] { Index::open(made.index); });
-    EXPECT_THAT(text, HasSubstr(std::string("the index has format version ") + version +
-                                ", this library reads version 4"));
-    EXPECT_THAT(text, HasSubstr("build the index again, and name its shards: `shardwise index -o "
-                                "INDEX SOURCE`; resume tokens stay valid"));
+    EXPECT_THAT(text, testing::AllOf(HasSubstr(std::string("format version ") + version),
+                                     HasSubstr("reads version 4")));
+    EXPECT_THAT(text,
+                testing::AllOf(HasSubstr("build the index again"), HasSubstr("name its shards"),
+                               HasSubstr("`shardwise index -o INDEX SOURCE`"),
+                               HasSubstr("tokens stay valid")));
     EXPECT_EQ(build_index(made.index, made.shards, made.options).shards_scanned, 3U)
         << "and it can be";
     EXPECT_TRUE(read_all(made.index));
@@ -310,7 +312,7 @@ TEST(IndexDamageTest, OtherFilesAreNoIndex) {
   }
   run_sql(dir / "other.db", "CREATE TABLE t (x)");
   EXPECT_THAT(test::error_text([&] { Index::open(dir / "other.db"); }),
-              HasSubstr("a SQLite database, but not a Shardwise index"));
+              testing::AllOf(HasSubstr("SQLite database"), HasSubstr("not a Shardwise index")));
   EXPECT_EQ(test::error_code([&] { Index::open(dir.path()); }), ErrorCode::kInvalidArgument);
 }
 
@@ -356,9 +358,9 @@ TEST(IndexDamageTest, ATableOfAnotherIndexIsRefused) {
 TEST(IndexDamageTest, AMissingTableIsNamed) {
   const Made made;
   std::filesystem::remove(made.table);
-  EXPECT_THAT(
-      test::error_text([&] { Index::open(made.index); }),
-      HasSubstr("the index's offset table is missing: '" + made.index + "' names '" + made.table));
+  EXPECT_THAT(test::error_text([&] { Index::open(made.index); }),
+              testing::AllOf(HasSubstr("offset table is missing"),
+                             HasSubstr("'" + made.index + "'"), HasSubstr("'" + made.table)));
 }
 
 }  // namespace

@@ -117,8 +117,8 @@ TEST_F(IndexExportTest, WhatWidsWouldReadOtherwiseIsRefused) {
   };
   EXPECT_EQ(error_code([&] { write({}); }), ErrorCode::kUnsupported);
   EXPECT_THAT(error_text([&] { write({}); }),
-              HasSubstr("the shard's path is not UTF-8, as a wids descriptor requires: '" +
-                        dir_ / "latin\\xe9.tar'"));
+              AllOf(HasSubstr("path is not UTF-8"), HasSubstr("wids descriptor"),
+                    HasSubstr("'" + dir_ / "latin\\xe9.tar'")));
   EXPECT_THAT(error_text([&] { write({.name = "\xe9"}); }), HasSubstr("name is not UTF-8"));
   build_one("bad.tar",
             TarBuilder().file("1.a", "x").file("1.a", "y").file("2.a", "z").end().bytes(),
@@ -145,11 +145,11 @@ TEST_F(IndexExportTest, WhatWidsOwnTarReaderReadsOtherwiseIsRefused) {
   build_index(dir_ / "x.idx", {dir_ / "h.tar"},
               {.content = {.policies = {.link = DefectPolicies::OnLink::kResolve}}});
   index_ = Index::open(dir_ / "x.idx");
-  EXPECT_THAT(text(), AllOf(HasSubstr("the member is a hard link"), HasSubstr("h.tar', '2.a'"),
+  EXPECT_THAT(text(), AllOf(HasSubstr("member is a hard link"), HasSubstr("h.tar', '2.a'"),
                             HasSubstr("without links")));
   const std::string name = std::string(99, 'n') + ".a";
   build_one("l.tar", TarBuilder().pax({{"path", name}}).file("short.a", "x").end().bytes());
-  EXPECT_THAT(text(), AllOf(HasSubstr("the name of the member has more than 100 bytes"),
+  EXPECT_THAT(text(), AllOf(HasSubstr("name of the member"), HasSubstr("more than 100 bytes"),
                             HasSubstr("l.tar', '" + name)));
   build_one("l.tar", TarBuilder().file(name.substr(1), "x").end().bytes());
   EXPECT_NO_THROW(write_wids_descriptor(*index_, dir_ / "d.json")) << "100 bytes are read";
@@ -179,9 +179,8 @@ TEST_F(IndexExportTest, OnlyFilesOfTheSameKindAreReplaced) {
                                   const std::string& kind) {
     const std::string before = read_file(path);
     EXPECT_EQ(error_code(write), ErrorCode::kInvalidArgument);
-    EXPECT_THAT(error_text(write),
-                AllOf(HasSubstr("a file that is not a " + kind + ": '" + path + "'"),
-                      HasSubstr("choose another name, or remove the file")));
+    EXPECT_THAT(error_text(write), AllOf(HasSubstr("not a " + kind), HasSubstr("'" + path + "'"),
+                                         HasSubstr("another name"), HasSubstr("remove the file")));
     EXPECT_EQ(read_file(path), before);
   };
   expect_refused(wids(dir_ / "x.idx"), dir_ / "x.idx", "wids descriptor");
@@ -286,7 +285,7 @@ TEST_F(IndexExportTest, DaliOffsetsPointAtTheMembersBytes) {
 TEST_F(IndexExportTest, WhatDaliCannotReadIsRefused) {
   const auto text = [&] { return error_text([&] { write_dali_index(*index_, dir_ / "dali"); }); };
   build_one("w.tar", TarBuilder().file("a b.jpg", "x").end().bytes());
-  EXPECT_THAT(text(), AllOf(HasSubstr("the name of the member has white space"),
+  EXPECT_THAT(text(), AllOf(HasSubstr("name of the member"), HasSubstr("white space"),
                             HasSubstr("w.tar', 'a b'")));
   build_one("w.tar", TarBuilder().file("a.j\tpg", "x").end().bytes());
   EXPECT_THAT(text(), HasSubstr("w.tar', 'j\\tpg'"));
@@ -298,8 +297,9 @@ TEST_F(IndexExportTest, WhatDaliCannotReadIsRefused) {
   EXPECT_THAT(text(), AllOf(HasSubstr("the shard has no samples"), HasSubstr("e.tar'")));
   write_file(dir_ / "sub/a.tar", TarBuilder().file("3.jpg", "x").end().bytes());
   build({dir_ / "a.tar", dir_ / "sub/a.tar"});
-  EXPECT_THAT(text(), AllOf(HasSubstr("two shards would have one index file, 'a.idx'"),
-                            HasSubstr("/a.tar' and '"), HasSubstr("sub/a.tar'")));
+  EXPECT_THAT(text(),
+              AllOf(HasSubstr("two shards"), HasSubstr("one index file"), HasSubstr("'a.idx'"),
+                    HasSubstr("/a.tar' and '"), HasSubstr("sub/a.tar'")));
   EXPECT_FALSE(std::filesystem::exists(dir_ / "dali"));
   build({dir_ / "a.tar"});
   EXPECT_THAT(error_text([&] { write_dali_index(*index_, dir_ / "no/such"); }),

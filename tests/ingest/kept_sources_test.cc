@@ -158,11 +158,11 @@ TEST(ColumnTest, WhatIsTooLargeForAColumnIsRefusedByName) {
   EXPECT_NO_THROW(build_one(std::string(4096, '\xff')));
   EXPECT_THAT(
       error_text([&] { build_one(std::string(4097, '\xff')); }),
-      AllOf(HasSubstr("a value of more than 4 KiB other than text cannot be a metadata column"),
-            HasSubstr("member '1.f'"), HasSubstr("FIELD:JSONPATH")));
+      AllOf(HasSubstr("more than 4 KiB"), HasSubstr("other than text"),
+            HasSubstr("metadata column"), HasSubstr("member '1.f'"), HasSubstr("FIELD:JSONPATH")));
   EXPECT_NO_THROW(build_one(std::string(65'536, 'x')));
   EXPECT_THAT(error_text([&] { build_one(std::string(65'537, 'x')); }),
-              AllOf(HasSubstr("a text of more than 64 KiB cannot be a metadata column"),
+              AllOf(HasSubstr("text"), HasSubstr("more than 64 KiB"), HasSubstr("metadata column"),
                     HasSubstr("a.tar'"), HasSubstr("FIELD:JSONPATH")));
   EXPECT_NO_THROW(build_one("\"" + std::string(100'000, 'x') + "\"")) << "JSON";
   options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
@@ -213,7 +213,7 @@ TEST(SecretUrlTest, NoErrorTextShowsOne) {
       error_text([&] {
         build_index(dir / "x.idx", {"http://a/a.tar?k=hush", "http://b/b.tar?k=hush"}, options);
       }),
-      AllOf(HasSubstr("the key '1' occurs in two shards"), HasSubstr("'http://a/a.tar?k=***'"),
+      AllOf(HasSubstr("key '1'"), HasSubstr("two shards"), HasSubstr("'http://a/a.tar?k=***'"),
             testing::Not(HasSubstr("hush"))));
   options.content.unique_keys = false;
   options.content.columns = {parse_column("txt:$.x")};
@@ -229,7 +229,7 @@ TEST(PartTest, ADatasetOfOneMustBeMeant) {
   const auto open = [&] { Dataset::open(dir / "part.idx"); };
   EXPECT_EQ(error_code(open), ErrorCode::kInvalidArgument);
   EXPECT_THAT(error_text(open),
-              AllOf(HasSubstr("the index is only part 2/3 of 3 shards: '" + dir / "part.idx'"),
+              AllOf(HasSubstr("only part 2/3 of 3"), HasSubstr("'" + dir / "part.idx'"),
                     HasSubstr("shardwise merge"), HasSubstr("allow_part")));
   EXPECT_EQ(error_code([&] { Dataset(Index::open(dir / "part.idx")); }),
             ErrorCode::kInvalidArgument);

@@ -48,11 +48,12 @@ TEST(LinksTest, ALinkNamedLikeAMemberIsAnErrorThatNamesItsTarget) {
     EXPECT_EQ(test::error_code(build), ErrorCode::kUnsupported);
     return test::error_text(build);
   };
-  EXPECT_THAT(error('1', {}), AllOf(HasSubstr("a hard link to 'a.jpg', with the name of a member"),
-                                    HasSubstr("x.tar', offset 1024, member 'b.jpg'"),
-                                    HasSubstr("--on-link resolve"), HasSubstr("--on-link skip")));
+  EXPECT_THAT(error('1', {}),
+              AllOf(HasSubstr("hard link to 'a.jpg'"), HasSubstr("name of a member"),
+                    HasSubstr("x.tar', offset 1024, member 'b.jpg'"),
+                    HasSubstr("--on-link resolve"), HasSubstr("--on-link skip")));
   EXPECT_THAT(error('2', {}),
-              AllOf(HasSubstr("a symbolic link to 'a.jpg', with the name of a member"),
+              AllOf(HasSubstr("symbolic link to 'a.jpg'"), HasSubstr("name of a member"),
                     HasSubstr("offset 1024, member 'b.jpg'"), HasSubstr("--on-link skip")));
   EXPECT_THAT(error('2', with_links(DefectPolicies::OnLink::kResolve)),
               HasSubstr("symbolic links are never followed"));
@@ -153,7 +154,7 @@ TEST(LinksTest, ResolvedHardLinksHaveTheBytesOfTheirTargets) {
       const Index::Shard info = index->shard(0);
       test::write_file(dir / "copy.tar", changed);
       EXPECT_THAT(verify_copy(*index, 0, dir / "copy.tar").value_or("nothing"),
-                  HasSubstr("where the index has 'jpg' of sample 'b'"));
+                  HasSubstr("index has 'jpg' of sample 'b'"));
     }
   }
 }
@@ -163,12 +164,12 @@ TEST(LinksTest, AHardLinkToNothingEarlierIsAnErrorUnderResolve) {
   TarBuilder tar;
   tar.entry("a.jpg", '1', "", "b.jpg").file("b.jpg", "x").end();
   test::write_file(dir / "x.tar", tar.bytes());
-  EXPECT_THAT(
-      test::error_text([&] {
-        build_index(dir / "x.idx", {dir / "x.tar"}, with_links(DefectPolicies::OnLink::kResolve));
-      }),
-      AllOf(HasSubstr("a hard link to 'b.jpg', with the name of a member; no earlier member"),
-            HasSubstr("offset 0, member 'a.jpg'")));
+  EXPECT_THAT(test::error_text([&] {
+                build_index(dir / "x.idx", {dir / "x.tar"},
+                            with_links(DefectPolicies::OnLink::kResolve));
+              }),
+              AllOf(HasSubstr("hard link to 'b.jpg'"), HasSubstr("name of a member"),
+                    HasSubstr("no earlier member"), HasSubstr("offset 0, member 'a.jpg'")));
 }
 
 TEST(LinksTest, TheSecondPlaceOfAKeyIsWhereTheLinkStands) {

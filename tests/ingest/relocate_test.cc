@@ -365,8 +365,8 @@ TEST_F(MovedTest, RelocationRefusesWhatIsNotWhatItWas) {
   };
   EXPECT_EQ(error_code([&] { relocate({}); }), ErrorCode::kStaleIndex);
   EXPECT_THAT(error_text([&] { relocate({}); }),
-              AllOf(HasSubstr("2 of 4 shards are not as indexed; the first: '" + shard("new", 1) +
-                              "' (its time differs)"),
+              AllOf(HasSubstr("2 of 4 shards"), HasSubstr("not as indexed"),
+                    HasSubstr("'" + shard("new", 1) + "' (its time differs)"),
                     HasSubstr("BuildOptions::accept_times")));
   EXPECT_EQ(read_file(index()), before);
   EXPECT_EQ(relocate({.accept_times = true}).shards_moved, 4U);
@@ -396,14 +396,16 @@ TEST_F(MovedTest, RelocationNamesWhatItDoesNotFind) {
     return error_text([&] { relocate_index(index(), {relocation}); });
   };
   EXPECT_THAT(text({folder("ol"), folder("new")}),
-              AllOf(HasSubstr("no shard of the index lies below '" + folder("ol") + "'"),
+              AllOf(HasSubstr("no shard"), HasSubstr("below '" + folder("ol") + "'"),
                     HasSubstr("the first shard is '" + shard("old", 0) + "'")));
   move();
   fs::remove(shard("new", 0));
   EXPECT_THAT(text({folder("old"), folder("new")}),
-              HasSubstr("1 of 4 shards does not exist: '" + shard("new", 0) + "' (No such file"));
+              AllOf(HasSubstr("1 of 4 shards"), HasSubstr("not exist"),
+                    HasSubstr("'" + shard("new", 0) + "' (No such file")));
   EXPECT_THAT(text({folder("old"), folder("none")}),
-              HasSubstr("4 of 4 shards do not exist: the first is '" + shard("none", 0) + "'"));
+              AllOf(HasSubstr("4 of 4 shards"), HasSubstr("not exist"),
+                    HasSubstr("the first is '" + shard("none", 0) + "'")));
   EXPECT_THAT(text({"", folder("new")}), HasSubstr("lacks a folder"));
   EXPECT_EQ(error_code([&] {
               relocate_index(index(), {{folder("old"), "pipe:cat /x"}});
@@ -541,7 +543,7 @@ TEST_F(RelocateToServerTest, AFolderBecomesUrlsAndComesBack) {
 TEST_F(RelocateToServerTest, WithoutAVersionOnlyHashesWouldTell) {
   server_->validator.clear();
   EXPECT_THAT(error_text([&] { relocate(folder("old"), "https://host/d"); }),
-              HasSubstr("reports no version of it (no ETag, no Last-Modified)"));
+              AllOf(HasSubstr("no version"), HasSubstr("ETag"), HasSubstr("Last-Modified")));
   build_index(index(), names(), {.content = {.hashes = true}});
   EXPECT_EQ(relocate(folder("old"), "https://host/d").shards_moved, 4U);
 }
@@ -559,7 +561,7 @@ TEST_F(RelocateToServerTest, AUrlCannotLeadOutOfTheFolder) {
   server_->files["https://host/d/%2e%2e/x.tar"] = read_file(shard("old", 0));
   build_index(index(), {"https://host/d/%2e%2e/x.tar"}, {.remote = server_});
   EXPECT_THAT(error_text([&] { relocate("https://host/d", folder("old")); }),
-              HasSubstr("the URL has no path below a folder"));
+              HasSubstr("URL has no path"));
 }
 
 TEST_F(RelocateToServerTest, SecretsOfTheNewPlaceAreUsedAndNotKept) {
@@ -593,7 +595,7 @@ TEST_F(RelocateToServerTest, ASignatureOfTheOldPlaceIsNoPartOfIt) {
   relocate(folder("old"), "https://host/d");
   EXPECT_THAT(
       error_text([&] { relocate("https://host/e?sv=1&sig=pw", folder("old")); }),
-      AllOf(HasSubstr("no shard of the index lies below 'https://host/e'"), Not(HasSubstr("pw"))));
+      AllOf(HasSubstr("no shard"), HasSubstr("below 'https://host/e'"), Not(HasSubstr("pw"))));
 }
 
 TEST_F(RelocateToServerTest, WhatMayBeSecretMakesTheFilesPrivate) {
@@ -610,11 +612,11 @@ TEST_F(RelocateToServerTest, WhatMayBeSecretMakesTheFilesPrivate) {
 TEST_F(MovedTest, MissingShardsAreCounted) {
   fs::remove(paths_[1]);
   fs::remove(paths_[2]);
-  EXPECT_THAT(
-      error_text([&] { build_index(index(), paths_, {.sources = {pattern("old")}}); }),
-      AllOf(HasSubstr("2 of 4 shards do not exist: the first is '" + paths_[1] + "' (No such file"),
-            HasSubstr("check the path"), HasSubstr("--relocate OLD NEW"),
-            HasSubstr("`shardwise index --drop-missing`")));
+  EXPECT_THAT(error_text([&] { build_index(index(), paths_, {.sources = {pattern("old")}}); }),
+              AllOf(HasSubstr("2 of 4 shards"), HasSubstr("not exist"),
+                    HasSubstr("first is '" + paths_[1] + "'"), HasSubstr("No such file"),
+                    HasSubstr("check the path"), HasSubstr("--relocate OLD NEW"),
+                    HasSubstr("`shardwise index --drop-missing`")));
   EXPECT_THAT(error_text([&] { build_index(home_ / "new.idx", paths_); }),
               AllOf(HasSubstr("2 of 4 shards do not exist"), Not(HasSubstr("--relocate"))));
 }

@@ -77,8 +77,8 @@ TEST(SourceListTest, SourcesThatWebdatasetWouldJoinAreNamed) {
     return test::error_text([&] { expand_sources({source}); });
   };
   const std::string joined = dir / "x-{0..1}.tar::" + (dir / "y-{0..1}.tar");
-  EXPECT_EQ(error(joined), "sources are joined by ::, as webdataset joins them: '" + joined +
-                               "'; give each SOURCE by itself");
+  EXPECT_THAT(error(joined), AllOf(HasSubstr("joined by ::"), HasSubstr("webdataset"),
+                                   HasSubstr("'" + joined + "'"), HasSubstr("SOURCE")));
   for (const std::string& others :
        {dir.path() + "::" + dir.path(), dir / "a.tar::" + (dir / "a.tar"),
         std::string("x.json::y.json"), std::string("x-{0..1}::y"),
@@ -226,11 +226,12 @@ TEST(SourceListTest, ARemoteGlobThatMatchesNothingIsAnError) {
               AllOf(StartsWith("no file matches: 's3://b/*.tgz'; "),
                     HasSubstr("none of the 2 files"), EndsWith("; * does not match /")));
   EXPECT_THAT(expand_sources({"s3://b/d/[a-f]/?.tgz"}, store), ElementsAre("s3://b/d/e/x.tgz"));
-  EXPECT_EQ(text("s3://b/none/"),
-            "the remote folder holds no shard: 's3://b/none/'; shards are named *.tar, *.tgz or "
-            "*.tar.<codec>; there are 0 other files");
-  EXPECT_EQ(test::error_text([] { expand_sources({"s3://b/d/"}); }),
-            "a remote folder cannot be listed: 's3://b/d/'; give BuildOptions::remote");
+  EXPECT_THAT(text("s3://b/none/"),
+              AllOf(HasSubstr("holds no shard"), HasSubstr("'s3://b/none/'"),
+                    HasSubstr("*.tar, *.tgz or *.tar.<codec>"), HasSubstr("0 other files")));
+  EXPECT_THAT(test::error_text([] { expand_sources({"s3://b/d/"}); }),
+              AllOf(HasSubstr("cannot be listed"), HasSubstr("'s3://b/d/'"),
+                    HasSubstr("BuildOptions::remote")));
   EXPECT_THAT(expand_sources({"https://h/x.tar?a=*&b=[1]"}, store),
               ElementsAre("https://h/x.tar?a=*&b=[1]"))
       << "a query is no glob";
@@ -248,11 +249,11 @@ TEST(SourceListTest, AStarInAUrlThatCannotBeListedIsAnErrorThatSaysHowToWriteIt)
   const auto text = [&](const std::string& source) {
     return test::error_text([&] { expand_sources({source}, store); });
   };
-  EXPECT_EQ(
+  EXPECT_THAT(
       text("http://h/train-*.tar?key=sesame"),
-      "the URL has a *, but files of this scheme cannot be listed: "
-      "'http://h/train-*.tar?key=***'; name the shards by a pattern, e.g. "
-      "train-{000000..000146}.tar, or by a list (@list.txt); write a * of a file name as %2A");
+      AllOf(HasSubstr("URL has a *"), HasSubstr("cannot be listed"),
+            HasSubstr("'http://h/train-*.tar?key=***'"), HasSubstr("train-{000000..000146}.tar"),
+            HasSubstr("@list.txt"), HasSubstr("%2A")));
   EXPECT_THAT(expand_sources({"http://h/train-%2A.tar"}, store),
               ElementsAre("http://h/train-%2A.tar"));
   EXPECT_THAT(text("http://h/data/"), HasSubstr("no list"));
@@ -269,17 +270,17 @@ TEST(SourceListTest, ListsOfOtherProgramsAreReadOrNamed) {
   };
   const std::string x = dir / "x-0.tar", y = dir / "x-1.tar";
   EXPECT_THAT(expand_sources({list("\xEF\xBB\xBF" + x + "\r\n" + y + "\r\n")}), ElementsAre(x, y));
-  EXPECT_THAT(text(x + std::string(1, '\0') + y + std::string(1, '\0')),
-              AllOf(HasSubstr("the list of shards has a NUL byte: '" + dir / "x.lst', line 1"),
-                    HasSubstr("-print0")));
+  EXPECT_THAT(
+      text(x + std::string(1, '\0') + y + std::string(1, '\0')),
+      AllOf(HasSubstr("NUL byte"), HasSubstr("'" + dir / "x.lst', line 1"), HasSubstr("-print0")));
   EXPECT_THAT(text({"\xFF\xFE"
                     "x\0",
                     4}),
-              HasSubstr("the list of shards is UTF-16"));
+              AllOf(HasSubstr("list of shards"), HasSubstr("UTF-16")));
   EXPECT_THAT(text("x-*.tar\xC2\xA0"), HasSubstr("no file matches: 'x-*.tar\\xc2\\xa0'"));
   for (const std::string& source : {std::string("x\0.tar", 6), std::string("@x\0", 3)}) {
     EXPECT_THAT(test::error_text([&] { expand_sources({source}); }),
-                HasSubstr("the path has a NUL character"));
+                AllOf(HasSubstr("path"), HasSubstr("NUL character")));
   }
 }
 
@@ -290,8 +291,9 @@ TEST(SourceListTest, ErrorsNameTheSourceAndTheWayOut) {
   };
   EXPECT_THAT(text(dir / "no-*.tar"), HasSubstr("no file matches: '" + dir.path()));
   EXPECT_THAT(text(dir.path()), HasSubstr("the directory holds no shard"));
-  EXPECT_THAT(text("@" + (dir / "none.txt")), HasSubstr("cannot read the list of shards"));
-  EXPECT_THAT(text("@"), HasSubstr("a list of shards has no name"));
+  EXPECT_THAT(text("@" + (dir / "none.txt")),
+              AllOf(HasSubstr("cannot read"), HasSubstr("list of shards")));
+  EXPECT_THAT(text("@"), AllOf(HasSubstr("list of shards"), HasSubstr("no name")));
   EXPECT_THAT(text("x-{000..a}.tar"), HasSubstr("the range is malformed: 'x-{000..a}.tar'"));
   EXPECT_THAT(text("x-{9..1}.tar"), HasSubstr("smaller number first"));
   EXPECT_THAT(text("x-{0..99999999999}.tar"), HasSubstr("more than 10 million"));

@@ -350,13 +350,12 @@ TEST_F(StoredUrlsTest, ABaseThatIsNoneIsDamage) {
   rewritten("", ":0.tar");
   const auto opened = Index::open(index());
   EXPECT_THAT(test::error_text([&] { opened->shard(2); }),
-              HasSubstr("a shard's URL is relative, and there is no base"));
+              AllOf(HasSubstr("URL is relative"), HasSubstr("no base")));
   EXPECT_EQ(test::error_code([&] { opened->validate(); }), ErrorCode::kCorruptIndex);
   for (const char* base : {"pipe:touch x/", "/etc/", "file:///etc/", "https://host", "x"}) {
     rewritten(base, ":0.tar");
     EXPECT_EQ(test::error_code([&] { Index::open(index()); }), ErrorCode::kCorruptIndex) << base;
-    EXPECT_THAT(test::error_text([&] { Index::open(index()); }),
-                HasSubstr("the base of its URLs is wrong"));
+    EXPECT_THAT(test::error_text([&] { Index::open(index()); }), HasSubstr("base of its URLs"));
   }
 }
 

@@ -128,8 +128,8 @@ TEST_P(TruncationTest, InTheMiddleOfABuildIsATypedErrorAndNoIndex) {
         ++built;
       } catch (const StaleIndex& e) {
         ++changed;
-        EXPECT_THAT(e.what(), HasSubstr("the shard changed while it was read: '" + shards_[0] +
-                                        "'; wait until it is complete"));
+        EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("changed while"),
+                                             HasSubstr("'" + shards_[0] + "'"), HasSubstr("wait")));
       } catch (const CorruptShard& e) {  // truncated before it was opened
         ++corrupt;
         EXPECT_THAT(e.what(), HasSubstr("'" + shards_[0] + "'"));
@@ -162,8 +162,8 @@ TEST_P(TruncationTest, InTheMiddleOfVerifyIsFound) {
         return;
       }
       EXPECT_THAT(*problem, HasSubstr("'" + shards_[0] + "'"));
-      EXPECT_THAT(*problem, AnyOf(HasSubstr("the shard changed since it was indexed"),
-                                  HasSubstr("the shard changed while it was read")));
+      EXPECT_THAT(*problem,
+                  AnyOf(HasSubstr("shard changed since"), HasSubstr("shard changed while")));
       ++(problem->find("while it was read") == std::string::npos ? before : meanwhile);
     });
     ASSERT_FALSE(HasFailure()) << "round " << round;

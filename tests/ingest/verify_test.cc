@@ -87,17 +87,18 @@ TEST(VerifyTest, SaysWhichMemberDiffers) {
   std::string changed = tar;
   changed[512 + 2] = 'X';
   EXPECT_EQ(indexed.problem_with(changed, false), std::nullopt) << "headers are as they were";
-  EXPECT_EQ(indexed.problem_with(changed, true), "the content of 'a.txt' at offset 512 differs");
+  EXPECT_THAT(indexed.problem_with(changed, true).value_or(""),
+              testing::AllOf(HasSubstr("content of"), HasSubstr("'a.txt' at offset 512")));
   changed = tar;
   changed[512 + 100] = 'X';  // in the padding
-  EXPECT_EQ(indexed.problem_with(changed, true),
-            "bytes outside of headers and members differ from those that were indexed");
+  EXPECT_THAT(indexed.problem_with(changed, true).value_or(""),
+              testing::AllOf(HasSubstr("outside of headers"), HasSubstr("indexed")));
   changed = tar;
   changed[1024] = 'z';
   TarBuilder::fix_checksum(changed.data() + 1024);
   EXPECT_THAT(*indexed.problem_with(changed, false),
-              HasSubstr("'z.cls' at offset 1536 with 1 bytes, where the index has 'cls' of sample "
-                        "'a' at offset 1536 with 1 bytes"));
+              testing::AllOf(HasSubstr("'z.cls' at offset 1536 with 1 bytes"),
+                             HasSubstr("'cls' of sample 'a' at offset 1536")));
 }
 
 TEST(VerifyTest, SaysWhatIsGoneOrOfAnotherTime) {
@@ -115,7 +116,7 @@ TEST(VerifyTest, InFullNeedsHashes) {
   build_index(dir / "t.idx", test::write_shards(dir, 1, 3));
   EXPECT_THAT(
       test::error_text([&] { verify_shard(*Index::open(dir / "t.idx"), 0, {.full = true}); }),
-      HasSubstr("the index holds no hashes to verify content with"));
+      HasSubstr("index holds no hashes"));
 }
 
 }  // namespace

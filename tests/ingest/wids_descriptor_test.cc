@@ -95,8 +95,8 @@ TEST(WidsDescriptorTest, FileUrlsAreDecoded) {
   EXPECT_EQ(path_of("a%20b.tar"), "/data/a%20b.tar") << "a path is a path";
   for (const char* url : {"file:///a%2", "file:///a%zz", "file:", "file:///a?x", "file:///a#x"}) {
     EXPECT_THAT(text_of(with_url(url)),
-                HasSubstr("the file: URL is malformed: '" + std::string(url) +
-                          "' in '/data/d.json', shardlist[0].url"));
+                AllOf(HasSubstr("URL is malformed"), HasSubstr("'" + std::string(url) + "'"),
+                      HasSubstr("'/data/d.json', shardlist[0].url")));
   }
 }
 
@@ -160,17 +160,17 @@ TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
       {shard(R"("url":"b","nsamples":9223372036854775807},{"url":"c","nsamples":1)"),
        "add up to more than 2^63", "shardlist[2].nsamples"},
       {R"({"wids_version":1,"shardlist":[7]})", "a number where an object", "shardlist[0]"},
-      {R"({"wids_version":1,"shardlist":{}})", "an object where a list of shards", "shardlist"},
-      {R"({"wids_version":1,"shardlist":null})", "null where a list of shards", "shardlist"},
-      {R"({"wids_version":1,"datasets":"x"})", "a string where a list of data sets", "datasets"},
+      {R"({"wids_version":1,"shardlist":{}})", "object where a list", "shardlist"},
+      {R"({"wids_version":1,"shardlist":null})", "null where a list", "shardlist"},
+      {R"({"wids_version":1,"datasets":"x"})", "string where a list", "datasets"},
       {R"({"wids_version":1,"datasets":[[]]})", "a list where an object", "datasets[0]"},
       {R"({"wids_version":1})", "neither shardlist nor datasets", "d.json'"},
       {R"({"wids_version":1,"shardlist":[]})", "names no shards", "d.json'"},
       {"{" + list + "}", "no wids_version", "d.json'"},
       {R"({"wids_version":1,"source_url":"x.json",)" + list + "}",
        "a reference outside of datasets", "source_url"},
-      {set(R"("name":"x")"), "neither a shardlist nor a source_url", "datasets[0]"},
-      {set(R"("source_url":"x.json",)" + list), "both a shardlist and a source_url", "datasets[0]"},
+      {set(R"("name":"x")"), "a shardlist nor a source_url", "datasets[0]"},
+      {set(R"("source_url":"x.json",)" + list), "shardlist and a source_url", "datasets[0]"},
       {set(R"("datasets":[],)" + list), "data sets in a data set", "datasets[0].datasets"},
       {set(R"("name":7,)" + list), "a number where a string", "datasets[0].name"},
       {set(R"("weight":-1,)" + list), "a negative number", "datasets[0].weight"},
@@ -188,8 +188,8 @@ TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
 }
 
 TEST(WidsDescriptorTest, WhatIsNoJsonIsRefusedWithItsOffset) {
-  EXPECT_THAT(text_of(""), HasSubstr("the descriptor is not JSON: it ends where a value belongs: "
-                                     "'/data/d.json', offset 0;"));
+  EXPECT_THAT(text_of(""), AllOf(HasSubstr("not JSON"), HasSubstr("ends where a value"),
+                                 HasSubstr("'/data/d.json', offset 0;")));
   EXPECT_THAT(text_of(R"({"wids_version":1,)"), HasSubstr("offset 18"));
   EXPECT_THAT(text_of(with_url("a") + "{}"), HasSubstr("the descriptor is not JSON"));
   EXPECT_THAT(text_of(with_url("a\xff")), HasSubstr("the descriptor is not JSON"));
@@ -316,10 +316,10 @@ TEST(WidsDescriptorTest, ShardsMayBeRemote) {
     EXPECT_EQ(code_of(with_url(url)), ErrorCode::kInvalidArgument) << url;
   }
   EXPECT_THAT(text_of(with_url("file://host/etc/passwd")),
-              HasSubstr("the file: URL names another machine: 'file://host/etc/passwd' in"));
-  EXPECT_THAT(
-      error_text([] { read_wids_descriptor("http://h/d.json"); }),
-      HasSubstr("the descriptor is remote, but no remote access was given: 'http://h/d.json'"));
+              AllOf(HasSubstr("names another machine"), HasSubstr("'file://host/etc/passwd'")));
+  EXPECT_THAT(error_text([] { read_wids_descriptor("http://h/d.json"); }),
+              AllOf(HasSubstr("descriptor is remote"), HasSubstr("no remote access"),
+                    HasSubstr("'http://h/d.json'")));
 }
 
 TEST(WidsDescriptorTest, KeysOfObjectsHaveNoQuery) {
@@ -430,9 +430,10 @@ TEST_F(WidsClaimsTest, RightOnesPass) {
 TEST_F(WidsClaimsTest, AWrongCountNamesTheShardAndBoth) {
   const std::string wrong = R"({"url":")" + shards_[1] + R"(","nsamples":5},{"url":")" +
                             shards_[2] + R"(","nsamples":3})";
-  EXPECT_THAT(check(wrong), AllOf(HasSubstr("'" + shards_[1] + "' has 4 samples, not 5 as in '" +
-                                            dir_ / "d.json" + "' (and 1 more shards)"),
-                                  HasSubstr("shardwise export --format wids")));
+  EXPECT_THAT(check(wrong),
+              AllOf(HasSubstr("'" + shards_[1] + "' has 4 samples, not 5"),
+                    HasSubstr("'" + dir_ / "d.json" + "'"), HasSubstr("1 more shards"),
+                    HasSubstr("shardwise export --format wids")));
 }
 
 TEST_F(WidsClaimsTest, AWrongSizeOrAShardThatIsNotThereIsAMismatch) {
@@ -456,7 +457,7 @@ TEST_F(WidsClaimsTest, Md5IsCheckedOnlyWhenAskedFor) {
   const std::atomic<bool> cancel = true;
   EXPECT_THAT(check(claim, {.md5 = true, .cancel = &cancel}), HasSubstr("cancel"));
   test::write_file(shards_[0], "changed");
-  EXPECT_THAT(check(claim, {.md5 = true}), HasSubstr("the shard changed since it was indexed"));
+  EXPECT_THAT(check(claim, {.md5 = true}), HasSubstr("shard changed since"));
 }
 
 }  // namespace

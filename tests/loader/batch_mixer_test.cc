@@ -198,19 +198,19 @@ TEST(BatchMixerTest, WhatCannotBeMixedIsRefused) {
   };
   const auto uint8 = ImageTransform::Type::kUint8;
   EXPECT_THAT(text({.column = "jpg", .mixup_alpha = 1}, uint8),
-              HasSubstr("the column to mix is not a column of images: 'jpg'"));
+              AllOf(HasSubstr("not a column of images"), HasSubstr("'jpg'")));
   EXPECT_THAT(test::error_text([&] {
                 Loader::Options options =
                     options_of(Loader::Mix{.column = "png", .mixup_alpha = 1});
                 options.columns.push_back(columns::key("png_lambda"));
                 Loader loader(data, options);
               }),
-              HasSubstr("two columns have the same name: 'png_lambda'"));
+              AllOf(HasSubstr("two columns"), HasSubstr("same name: 'png_lambda'")));
   EXPECT_THAT(text({.column = "png"}, uint8), HasSubstr("mix does nothing"));
   EXPECT_THAT(text({.column = "png", .mixup_alpha = -1}, uint8),
-              HasSubstr("mix.mixup_alpha is out of range: -1"));
+              AllOf(HasSubstr("mix.mixup_alpha"), HasSubstr("out of range: -1")));
   EXPECT_THAT(text({.column = "png", .cutmix_alpha = std::nan("")}, uint8),
-              HasSubstr("mix.cutmix_alpha is out of range: nan"));
+              AllOf(HasSubstr("mix.cutmix_alpha"), HasSubstr("out of range: nan")));
   EXPECT_THAT(text({.column = "png", .mixup_alpha = 1, .probability = 2}, uint8),
               HasSubstr("mix.probability is out of range"));
   EXPECT_THAT(text({.column = "png", .mixup_alpha = 1}, ImageTransform::Type::kFloat16),

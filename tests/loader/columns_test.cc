@@ -112,7 +112,7 @@ TEST(ColumnsTest, ABadRowAmongThoseThatAreMadeTogetherIsNamedOrLeftOut) {
   const Dataset data = test::make_dataset(dir, "d", samples);
   const std::vector<Column> columns = {columns::bytes("bin"), columns::integer("cls")};
   EXPECT_THAT(test::error_text([&] { one_batch(data, columns); }),
-              AllOf(HasSubstr("the field 'cls' is not an integer: 'many'"),
+              AllOf(HasSubstr("field 'cls'"), HasSubstr("not an integer: 'many'"),
                     HasSubstr("sample 40 ('s00040')")));
   const Batch batch = one_batch(data, columns, 2);
   ASSERT_EQ(batch.size(), 68u);
@@ -138,7 +138,7 @@ TEST(ColumnsTest, BlanksAroundTheNameOfAFieldDoNotCount) {
   EXPECT_EQ(batch["a"].text(0), "1");
   EXPECT_EQ(batch["a"].text(1), "2");
   EXPECT_THAT(test::error_text([] { columns::text(" ; "); }),
-              HasSubstr("a column needs the name of a field: ' ; '"));
+              AllOf(HasSubstr("name of a field"), HasSubstr("' ; '")));
 }
 
 TEST(ColumnsTest, ArraysHaveTheTypeAndShapeThatTheColumnSays) {
@@ -179,7 +179,7 @@ TEST(ColumnsTest, AnArrayOfAnNpzFileIsReadByItsName) {
       test::error_text([&] { one_batch(data, {columns::npz("npz", "x", DType::kInt16)}); }),
       AllOf(HasSubstr("s00000"), HasSubstr("'npz'"), HasSubstr("its arrays are pair, other")));
   EXPECT_THAT(test::error_text([] { columns::npz("npz", "", DType::kInt16); }),
-              HasSubstr("needs the name of an array"));
+              HasSubstr("name of an array"));
 }
 
 TEST(ColumnsTest, TokensAreRawIntegers) {
@@ -195,9 +195,9 @@ TEST(ColumnsTest, TokensAreRawIntegers) {
   const Batch shorts = one_batch(data, {columns::tokens("ids", DType::kUInt16)});
   EXPECT_THAT(shorts["ids"].offsets(), ElementsAre(0, 4, 4, 6));
   EXPECT_THAT(shorts["ids"].values<std::uint16_t>(), ElementsAre(1, 0, 65535, 65535, 2, 1));
-  EXPECT_THAT(
-      test::error_text([&] { one_batch(data, {columns::tokens("ids", DType::kInt64)}); }),
-      AllOf(HasSubstr("4 bytes are not a multiple of 8"), HasSubstr("s00002"), HasSubstr("'ids'")));
+  EXPECT_THAT(test::error_text([&] { one_batch(data, {columns::tokens("ids", DType::kInt64)}); }),
+              AllOf(HasSubstr("4 bytes"), HasSubstr("multiple of 8"), HasSubstr("s00002"),
+                    HasSubstr("'ids'")));
   EXPECT_THAT(test::error_text([] { columns::tokens("ids", DType::kFloat32); }),
               AllOf(HasSubstr("float32"), HasSubstr("choose uint16")));
 }
@@ -244,9 +244,9 @@ TEST(ColumnsTest, ANegativeShapeIsRefusedAtOnce) {
   EXPECT_THAT(test::error_text([&] {
                 columns::function("f", DType::kInt32, {2, -3}, make);
               }),
-              HasSubstr("a column's shape has a negative number: 'f': -3"));
+              AllOf(HasSubstr("shape"), HasSubstr("negative number"), HasSubstr("'f': -3")));
   EXPECT_THAT(test::error_text([&] { columns::array("npy", DType::kInt32, {-1}); }),
-              HasSubstr("a column's shape has a negative number: 'npy': -1"));
+              AllOf(HasSubstr("shape"), HasSubstr("negative number"), HasSubstr("'npy': -1")));
 }
 
 TEST(ColumnsTest, RaggedArraysKeepTheirShapes) {
@@ -304,7 +304,7 @@ TEST(ColumnsTest, AFunctionThatWritesValuesOfAnotherTypeIsToldSo) {
   };
   EXPECT_THAT(text(DType::kFloat32, double{}),
               AllOf(HasSubstr("column 'x', sample 0 ('s00000') in shard"),
-                    HasSubstr("the values of the row are float32, 4 bytes each")));
+                    HasSubstr("values of the row"), HasSubstr("float32, 4 bytes each")));
   EXPECT_THAT(text(DType::kInt32, float{}), HasSubstr("the row are int32, 4 bytes each"));
   EXPECT_THAT(text(DType::kInt64, std::uint64_t{}), HasSubstr("the row are int64, 8 bytes each"));
   EXPECT_NO_THROW(write(DType::kFloat32, float{}));
@@ -368,17 +368,17 @@ TEST(ColumnsTest, WhatADecoderThrowsSaysWhoseFaultItIs) {
         [error](std::string_view, const Hash128&, columns::Row&) { throw error; });
   };
   const Column digits = columns::ragged_decoded("digits", DType::kInt16, decode_digits);
-  EXPECT_THAT(
-      test::error_text([&] { one_batch(data, {digits}); }),
-      AllOf(HasSubstr("cannot decode field 'digits' as its decoder expects (no digit at 2): "
-                      "sample 0 ('s00000') in shard"),
-            HasSubstr("; mend the member, or leave the sample out")));
+  EXPECT_THAT(test::error_text([&] { one_batch(data, {digits}); }),
+              AllOf(HasSubstr("cannot decode field 'digits'"), HasSubstr("no digit at 2"),
+                    HasSubstr("sample 0 ('s00000') in shard"), HasSubstr("mend the member"),
+                    HasSubstr("leave the sample out")));
   EXPECT_THAT(one_batch(data, {digits}, 1).samples(), ElementsAre(1)) << "left out";
   EXPECT_THAT(test::error_text([&] { one_batch(data, {throwing(BadField("odd"))}); }),
-              HasSubstr("'digits' as its decoder expects (odd): sample 0"));
+              AllOf(HasSubstr("'digits'"), HasSubstr("(odd): sample 0")));
   EXPECT_EQ(one_batch(data, {throwing(std::runtime_error("odd"))}, 2).size(), 0U);
-  EXPECT_THAT(test::error_text([&] { one_batch(data, {throwing(InvalidArgument("wrong"))}, 2); }),
-              HasSubstr("the decoder of field 'digits', sample 0 ('s00000') in shard"));
+  EXPECT_THAT(
+      test::error_text([&] { one_batch(data, {throwing(InvalidArgument("wrong"))}, 2); }),
+      AllOf(HasSubstr("decoder of field 'digits'"), HasSubstr("sample 0 ('s00000') in shard")));
   EXPECT_THROW(one_batch(data, {throwing(CorruptShard("torn"))}, 2), CorruptShard);
   EXPECT_THROW(one_batch(data, {throwing(std::bad_alloc())}, 2), std::bad_alloc);
   EXPECT_THAT(test::error_text([&] {
@@ -438,12 +438,10 @@ TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
   for (const unsigned threads : {0U, 3U}) {
     // The error comes once 100 samples are bad. The first 15 batches contain 105 samples.
     EXPECT_THAT(outcome(data, 1000, threads),
-                AllOf(HasSubstr("all of the first 105 samples are bad: the first: "),
-                      HasSubstr("a mistake"), HasSubstr("sample 0"),
-                      HasSubstr("fix the columns and their functions")));
-    EXPECT_THAT(
-        outcome(small, 1000, threads),
-        AllOf(HasSubstr("all 20 samples of epoch 0 are bad: the first: "), HasSubstr("a mistake")));
+                AllOf(HasSubstr("first 105 samples"), HasSubstr("are bad"), HasSubstr("a mistake"),
+                      HasSubstr("sample 0"), HasSubstr("columns and their functions")));
+    EXPECT_THAT(outcome(small, 1000, threads),
+                AllOf(HasSubstr("all 20 samples of epoch 0"), HasSubstr("a mistake")));
     EXPECT_EQ(outcome(data, 97, threads),
               "203 rows: epoch 0: 203 samples, each exactly once, 97 excluded on purpose: proven");
     EXPECT_EQ(outcome(small, 19, threads),

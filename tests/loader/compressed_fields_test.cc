@@ -160,22 +160,22 @@ TEST(CompressedFieldsTest, WhatCannotBeExpandedIsABadField) {
     return test::error_text([&] { one_batch(data, {columns::text(name)}); });
   };
   EXPECT_THAT(text(good.substr(0, good.size() - 3)),
-              AllOf(HasSubstr("cannot decode field 'txt.gz' as gzip (truncated: it ends within a "
-                              "gzip stream): sample 0 ('s00000') in shard"),
-                    HasSubstr("; mend the member, or leave the sample out")));
+              AllOf(HasSubstr("cannot decode field 'txt.gz'"), HasSubstr("as gzip (truncated"),
+                    HasSubstr("within a gzip stream"), HasSubstr("sample 0 ('s00000') in shard"),
+                    HasSubstr("mend the member"), HasSubstr("leave the sample out")));
   EXPECT_THAT(text(""), HasSubstr("as gzip (truncated"));
   EXPECT_THAT(text(changed), HasSubstr("as gzip (incorrect data check)"));
   EXPECT_THAT(text(good + "more"), HasSubstr("nor zeros"));
-  EXPECT_THAT(text("plain text"), HasSubstr("as gzip (it has no gzip header): sample 0"));
-  EXPECT_THAT(text(good, "txt.zst"),
-              HasSubstr("as zstd (it has no zstd header, but is gzip by its first bytes)"));
+  EXPECT_THAT(text("plain text"), AllOf(HasSubstr("no gzip header"), HasSubstr("sample 0")));
+  EXPECT_THAT(text(good, "txt.zst"), AllOf(HasSubstr("no zstd header"), HasSubstr("is gzip")));
   EXPECT_THAT(text(compressed_bytes("\xFF", Compression::kGzip)),
-              HasSubstr("cannot decode field 'txt.gz' as text (it is not UTF-8)"));
+              AllOf(HasSubstr("cannot decode field 'txt.gz'"), HasSubstr("as text"),
+                    HasSubstr("not UTF-8")));
   const Dataset number = test::make_dataset(
       dir, "number", {{{"cls.gz", compressed_bytes("seven", Compression::kGzip)}}});
   EXPECT_THAT(
       test::error_text([&] { one_batch(number, {columns::integer("cls.gz")}); }),
-      HasSubstr("cannot decode field 'cls.gz' as an integer (it is not an integer: \"seven\")"));
+      AllOf(HasSubstr("cannot decode field 'cls.gz'"), HasSubstr("not an integer: \"seven\"")));
 }
 
 TEST(CompressedFieldsTest, TheLargestLimitIsNone) {
@@ -226,8 +226,8 @@ TEST(CompressedFieldsTest, ABombIsRefusedInBoundedMemory) {
     const Column column = columns::text("txt" + suffix);
     largest_request = 0;
     EXPECT_THAT(test::error_text([&] { one_batch(data, {column}, kCap); }),
-                HasSubstr("(it expands to more than 1.0 MiB, the limit of max_expanded_bytes): "
-                          "sample 0 ('s00000') in shard"));
+                AllOf(HasSubstr("more than 1.0 MiB"), HasSubstr("limit of max_expanded_bytes"),
+                      HasSubstr("sample 0 ('s00000') in shard")));
     EXPECT_LE(largest_request, kCap + 1) << suffix;
     const Batch batch = one_batch(data, {column}, kCap * 6);
     EXPECT_EQ(batch["txt" + suffix].text(0).size(), kCap * 6);

@@ -80,8 +80,8 @@ TEST(HostileTest, ImagesThatClaimToBeHugeAreRefusedBeforeMemoryIsTaken) {
     const Dataset data = test::make_dataset(dir, "claims" + std::to_string(i), {{claims[i]}});
     for (const auto& transform : transforms) {
       EXPECT_THAT(text_of(data, columns::image(claims[i].first, *transform)),
-                  AllOf(HasSubstr("is more than the limit of 268435456 pixels"),
-                        HasSubstr("s00000"), HasSubstr("'" + claims[i].first + "'"),
+                  AllOf(HasSubstr("limit of 268435456 pixels"), HasSubstr("s00000"),
+                        HasSubstr("'" + claims[i].first + "'"),
                         HasSubstr("claims" + std::to_string(i) + "-0.tar")));
     }
   }
@@ -165,7 +165,8 @@ TEST(HostileTest, ACutImageIsPictureOrBadFieldWhereverItIsCut) {
       loader.prove();
       EXPECT_EQ(good + loader.bad_samples().samples().size(), samples.size());
       for (const auto& [sample, entry] : loader.bad_samples().samples()) {
-        EXPECT_THAT(entry.reason, HasSubstr("cannot decode field 'img' as an image"));
+        EXPECT_THAT(entry.reason,
+                    AllOf(HasSubstr("cannot decode"), HasSubstr("'img' as an image")));
       }
     }
   }
@@ -276,8 +277,8 @@ TEST(HostileTest, ABatchThatFindsNoMemoryNamesItsColumnAndTheNextOneComes) {
                          .threads = 0,
                          .memory = std::make_shared<OnceEmpty>()});
     EXPECT_THAT(test::error_text([&] { loader.next(); }),
-                AllOf(HasSubstr("does not fit into memory: wide, 2.0 KiB for 4 rows"),
-                      HasSubstr("smaller batch size")));
+                AllOf(HasSubstr("not fit into memory"), HasSubstr("wide, 2.0 KiB"),
+                      HasSubstr("4 rows"), HasSubstr("smaller batch size")));
     EXPECT_EQ(loader.next()->size(), 4u);
   }
 }
@@ -290,7 +291,7 @@ TEST(HostileTest, ValuesAreNotReadAsThoseOfAnotherType) {
   const Batch::Array& number = (*batch)["cls"];
   EXPECT_EQ(number.values<std::int64_t>()[0], -1);
   EXPECT_THAT(test::error_text([&] { number.values<double>(); }),
-              HasSubstr("the values of column 'cls' are int64, 8 bytes each"));
+              AllOf(HasSubstr("values of column 'cls'"), HasSubstr("int64, 8 bytes each")));
   EXPECT_THAT(test::error_text([&] { number.values<std::uint64_t>(); }), HasSubstr("int64"));
   const Batch::Array& text = (*batch)["txt"];
   EXPECT_EQ(text.values<char>()[0], 'x');

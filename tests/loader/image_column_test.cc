@@ -158,7 +158,7 @@ TEST(ImageColumnTest, SixteenBitsAreKeptByTheTypeUint16AndScaledByOthers) {
     return test::error_text([&] { row(transform); });
   };
   EXPECT_THAT(refusal({.resize = {2, 2}}),
-              HasSubstr("resize is given, but type uint16 keeps the values; leave it out"));
+              AllOf(HasSubstr("resize"), HasSubstr("type uint16"), HasSubstr("leave it out")));
   EXPECT_THAT(refusal({.random_resized_crop = {{.size = {2, 2}}}}),
               HasSubstr("random_resized_crop is given, but type uint16"));
   EXPECT_THAT(refusal({.resize_shorter_side = 2}),
@@ -205,8 +205,7 @@ TEST(ImageColumnTest, ASampleOfSeveralImagesIsABadOneWhereTheOneIsMeant) {
   EXPECT_THAT(loader.next()->samples(), ElementsAre(0, 2));
   EXPECT_THAT(loader.prove(), HasSubstr("1 excluded on purpose: proven"));
   EXPECT_THAT(loader.bad_samples().samples().at(1).reason,
-              AllOf(HasSubstr("the sample has several images"),
-                    EndsWith("name the image's field (image_field), one of: png, mask.png")));
+              AllOf(HasSubstr("several images"), EndsWith("(image_field), one of: png, mask.png")));
 }
 
 TEST(ImageColumnTest, AStrangeImageDoesNotMakeAHugeResult) {

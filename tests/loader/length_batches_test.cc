@@ -252,12 +252,12 @@ TEST(PackedBatchesTest, WhatCannotBePackedIsRefused) {
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack = "png"; }),
               HasSubstr("there is no column 'png'"));
   EXPECT_THAT(text([](Loader::Options& o) { o.columns.push_back(columns::key("txt_segments")); }),
-              HasSubstr("two columns have the same name: 'txt_segments'"));
+              AllOf(HasSubstr("two columns"), HasSubstr("same name: 'txt_segments'")));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack = "cls"; }),
-              HasSubstr("only ragged columns of integers can be packed: 'cls'"));
-  EXPECT_THAT(
-      text([](Loader::Options& o) { o.by_length->padding = 256; }),
-      AllOf(HasSubstr("the padding is out of range"), HasSubstr("256, column 'txt': uint8")));
+              AllOf(HasSubstr("ragged columns of integers"), HasSubstr("'cls'")));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->padding = 256; }),
+              AllOf(HasSubstr("padding"), HasSubstr("out of range"),
+                    HasSubstr("256, column 'txt': uint8")));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->padding = -1; }),
               HasSubstr("-1, column 'txt': uint8"));
   // A batch would take 36 GiB.
@@ -266,13 +266,12 @@ TEST(PackedBatchesTest, WhatCannotBePackedIsRefused) {
                 o.by_length->pack_to = std::uint64_t{1} << 30;
                 o.memory = std::make_shared<LittleMemory>();
               }),
-              AllOf(HasSubstr("a batch does not fit into memory"), HasSubstr("txt, 4.0 GiB"),
+              AllOf(HasSubstr("not fit into memory"), HasSubstr("txt, 4.0 GiB"),
                     HasSubstr("4 rows of 1073741824 tokens"), HasSubstr("pack_to")));
-  EXPECT_THAT(
-      text([](Loader::Options& o) { o.by_length->unit = 2; }),
-      AllOf(HasSubstr("another length than it was packed with"), HasSubstr("column 'txt'")));
+  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->unit = 2; }),
+              AllOf(HasSubstr("another length"), HasSubstr("packed"), HasSubstr("column 'txt'")));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack_to = 7; }),
-              AllOf(HasSubstr("a sequence does not fit into a batch"),
+              AllOf(HasSubstr("sequence"), HasSubstr("not fit into"),
                     HasSubstr("sample 13 has 22 tokens"), HasSubstr("3 rows of 7")));
 }
 
@@ -388,9 +387,10 @@ TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
               HasSubstr("neither is set"));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->column = "n"; }),
               HasSubstr("both are set"));
-  EXPECT_THAT(text([](Loader::Options& o) { o.by_length->field = "text;caption"; }),
-              AllOf(HasSubstr("no shard has the field of by_length: 'text;caption' in '/"),
-                    HasSubstr("`shardwise info` lists the fields")));
+  EXPECT_THAT(
+      text([](Loader::Options& o) { o.by_length->field = "text;caption"; }),
+      AllOf(HasSubstr("no shard"), HasSubstr("field of by_length"),
+            HasSubstr("'text;caption' in '/"), HasSubstr("`shardwise info` lists the fields")));
   EXPECT_THAT(text([](Loader::Options& o) { o.global_batch_size = 8; }),
               HasSubstr("global_batch_size is set"));
   EXPECT_THAT(text([](Loader::Options& o) { o.order.balance_bytes = true; }),
@@ -399,9 +399,9 @@ TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
               HasSubstr("tail is drop"));
   EXPECT_THAT(text([](Loader::Options& o) { o.order.kind = Wids{}; }), HasSubstr("wids"));
   EXPECT_THAT(text([](Loader::Options& o) { o.order.epoch_size = std::uint64_t{1} << 60; }),
-              AllOf(HasSubstr("an epoch of 1152921504606846976 positions has 36028797018963968 "
-                              "windows, more than 2^27"),
-                    HasSubstr("choose a larger window, or a smaller epoch_size")));
+              AllOf(HasSubstr("1152921504606846976 positions"),
+                    HasSubstr("36028797018963968 windows"), HasSubstr("more than 2^27"),
+                    HasSubstr("larger window"), HasSubstr("smaller epoch_size")));
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST(LoaderTest, ABatchSizeDoesNotCountBesideAGlobalOne) {
   EXPECT_THAT(test::error_text([&] {
                 Loader loader(data, {.columns = {columns::integer("cls")}, .batch_size = 0});
               }),
-              HasSubstr("the batch size is out of range: 0"));
+              AllOf(HasSubstr("batch size"), HasSubstr("out of range: 0")));
 }
 
 TEST(LoaderTest, NumbersThatAreTooLargeAreNamedBeforeMemoryIsTaken) {
@@ -123,11 +123,11 @@ TEST(LoaderTest, NumbersThatAreTooLargeAreNamedBeforeMemoryIsTaken) {
     return test::error_text([&] { Loader loader(data, options); });
   };
   EXPECT_THAT(text([](Loader::Options& o) { o.threads = 1025; }),
-              HasSubstr("threads is 1025; it must be at most 1024"));
+              AllOf(HasSubstr("threads is 1025"), HasSubstr("at most 1024")));
   EXPECT_THAT(text([](Loader::Options& o) { o.prefetch = ~std::size_t{0}; }),
-              HasSubstr("prefetch is 18446744073709551615; it must be at most 65536"));
+              AllOf(HasSubstr("prefetch is 18446744073709551615"), HasSubstr("at most 65536")));
   EXPECT_THAT(text([](Loader::Options& o) { o.fetch_threads = 1025; }),
-              HasSubstr("fetch_threads is 1025; it must be at most 1024"));
+              AllOf(HasSubstr("fetch_threads is 1025"), HasSubstr("at most 1024")));
 }
 
 TEST(LoaderTest, AStateStandsBeforeABatchThatCouldNotBeMade) {
@@ -203,19 +203,19 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
       const auto said = what_two_ranks_say({data, one.data}, {usual, one.options}, {0, one.epoch},
                                            {2, 2}, is_proof);
       for (const std::string& text : said) {
-        EXPECT_THAT(text, testing::StartsWith("Mismatch: the loaders of the ranks differ: " +
-                                              one.differing + "; give all ranks the same"));
+        EXPECT_THAT(text, AllOf(testing::StartsWith("Mismatch: "),
+                                HasSubstr("ranks differ: " + one.differing + "; ")));
       }
     }
   }
   // A state after unequal numbers of steps would lose samples. A proof names missing samples.
   for (const std::string& text :
        what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {2, 3}, false)) {
-    EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: number of steps taken; "));
+    EXPECT_THAT(text, AllOf(HasSubstr("ranks differ: "), HasSubstr("number of steps taken; ")));
   }
   for (const std::string& text :  // also if one rank is at the end
        what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {6, 5}, false)) {
-    EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: number of steps taken; "));
+    EXPECT_THAT(text, AllOf(HasSubstr("ranks differ: "), HasSubstr("number of steps taken; ")));
   }
   for (const std::string& text :
        what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {6, 5}, true)) {
@@ -235,7 +235,7 @@ TEST(LoaderTest, WhatIsRandomOfARowIsComparedAlsoWhereTheOrderDrawsNothing) {
   other.order.seed = 1;
   for (const auto& text :
        what_two_ranks_say({data, data}, {options, other}, {0, 0}, {1, 1}, false)) {
-    EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: order; "));
+    EXPECT_THAT(text, HasSubstr("ranks differ: order; "));
   }
 }
 
@@ -401,7 +401,7 @@ TEST(LoaderTest, OneOfSeveralRanksMustSayThatItIsAlone) {
   ::setenv("RANK", "2", 1);
   ::setenv("WORLD_SIZE", "3", 1);
   const std::string text = test::error_text([&] { Loader loader(data, options); });
-  EXPECT_THAT(text, AllOf(HasSubstr("the loader was given no ranks"), HasSubstr("rank 2 of 3"),
+  EXPECT_THAT(text, AllOf(HasSubstr("given no ranks"), HasSubstr("rank 2 of 3"),
                           HasSubstr("single_process()")));
   Loader alone(data, options, single_process());
   EXPECT_EQ(alone.steps(), 1u);
@@ -458,11 +458,12 @@ TEST(LoaderTest, BadSamplesAreLeftOutListedAndExpectedByTheProof) {
                          .batch_size = 7,
                          .threads = threads,
                          .max_bad = 2});
-    EXPECT_THAT(test::error_text([&] {
-                  while (strict.next()) {
-                  }
-                }),
-                HasSubstr("3 bad samples, more than the 2 that max_bad allows"));
+    EXPECT_THAT(
+        test::error_text([&] {
+          while (strict.next()) {
+          }
+        }),
+        AllOf(HasSubstr("3 bad samples"), HasSubstr("more than the 2"), HasSubstr("max_bad")));
   }
 }
 
@@ -600,8 +601,8 @@ TEST(LoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {
   const Dataset data = make_numbers(dir, 3).subset(std::vector<std::uint64_t>{});
   Loader loader(data, {.columns = all_columns()});
   EXPECT_FALSE(loader.next().has_value());
-  EXPECT_EQ(test::error_text([&] { loader.epoch().prove(); }),
-            "epoch 0: it has no samples, so it proves nothing");
+  EXPECT_THAT(test::error_text([&] { loader.epoch().prove(); }),
+              AllOf(HasSubstr("epoch 0: "), HasSubstr("no samples"), HasSubstr("proves nothing")));
 }
 
 TEST(ReducerTest, GatherGivesTheBytesOfAllRanksInTheirOrder) {

@@ -167,11 +167,12 @@ TEST(ClipTest, AShortVideoRepeatsItsLastFrameOrIsRefused) {
   EXPECT_EQ(clip(7, {.frames = 5, .every = 3}), (Numbers{0, 3, 6, 6, 6}));
   EXPECT_EQ(clip(6, {.frames = 4, .every = 4, .start = ClipStart::kRandom}), (Numbers{0, 4, 4, 4}));
   EXPECT_EQ(clip(9, {.frames = 3, .every = 4, .refuse_short = true}), (Numbers{0, 4, 8}));
-  EXPECT_EQ(refusal(8, {.frames = 3, .every = 4, .refuse_short = true}),
-            "the clip needs 9 frames, but there are 8");
-  EXPECT_EQ(refusal(8, {.frames = 9, .refuse_short = true}),
-            "the clip needs 9 frames, but there are 8");
-  EXPECT_EQ(refusal(8, {.frames = 2, .begin_seconds = 5}), "no frame lies in [5.000000, inf) s");
+  EXPECT_THAT(refusal(8, {.frames = 3, .every = 4, .refuse_short = true}),
+              AllOf(HasSubstr("clip needs 9 frames"), HasSubstr("there are 8")));
+  EXPECT_THAT(refusal(8, {.frames = 9, .refuse_short = true}),
+              AllOf(HasSubstr("clip needs 9 frames"), HasSubstr("there are 8")));
+  EXPECT_THAT(refusal(8, {.frames = 2, .begin_seconds = 5}),
+              AllOf(HasSubstr("no frame"), HasSubstr("[5.000000, inf) s")));
 }
 
 // Version 1 of docs/formats/transforms.md. These numbers must never change.
@@ -184,8 +185,8 @@ TEST(ClipTest, RandomStartsOfVersionOneStayAsTheyAre) {
   EXPECT_EQ(frame, 203);
   EXPECT_EQ(sound, 142'319);
   EXPECT_THAT(test::read_file(test::source_dir() + "/docs/formats/transforms.md"),
-              HasSubstr("a clip of 61 frames of 300 begins at frame " + std::to_string(frame) +
-                        ", one of 16,000 samples of 160,000 at sample " + std::to_string(sound)));
+              AllOf(HasSubstr("of 300 begins at frame " + std::to_string(frame)),
+                    HasSubstr("of 160,000 at sample " + std::to_string(sound))));
 }
 
 TEST(ClipTest, AProgramWrittenFromThePageFindsTheSameFrames) {
@@ -223,7 +224,8 @@ TEST(ClipTest, WhatCannotBeIsRefusedWhenTheColumnIsMade) {
   };
   EXPECT_THAT(video({.frames = 0}), HasSubstr("frames is 0; choose 1 to 65,536"));
   EXPECT_THAT(video({.every = -1}), HasSubstr("every is -1"));
-  EXPECT_THAT(video({.start = ClipStart::kRandom}), HasSubstr("set every, or leave start out"));
+  EXPECT_THAT(video({.start = ClipStart::kRandom}),
+              AllOf(HasSubstr("set every"), HasSubstr("leave start out")));
   EXPECT_THAT(video({.begin_seconds = 2, .end_seconds = 2}), HasSubstr("an end after it"));
   EXPECT_THAT(test::error_text([] { columns::video_times("mp4", {.frames = -3}); }),
               HasSubstr("frames is -3"));
@@ -233,9 +235,11 @@ TEST(ClipTest, WhatCannotBeIsRefusedWhenTheColumnIsMade) {
   const auto audio = [](const Column::AudioClip& clip) {
     return test::error_text([&] { columns::audio("wav", clip); });
   };
-  EXPECT_THAT(audio({.sample_rate = -1}), HasSubstr("sample rate is out of range"));
+  EXPECT_THAT(audio({.sample_rate = -1}),
+              AllOf(HasSubstr("sample rate"), HasSubstr("out of range")));
   EXPECT_THAT(audio({.seconds = -1}), HasSubstr("seconds is -1"));
-  EXPECT_THAT(audio({.start = ClipStart::kCentre}), HasSubstr("set seconds, or leave start out"));
+  EXPECT_THAT(audio({.start = ClipStart::kCentre}),
+              AllOf(HasSubstr("set seconds"), HasSubstr("leave start out")));
   EXPECT_THAT(audio({.seconds = 1, .fixed_length = true}), HasSubstr("set all three"));
   EXPECT_THAT(audio({.sample_rate = 8000,
                      .channels = 1,
@@ -349,7 +353,7 @@ TEST(VideoColumnTest, NothingBeforeTheKeyFrameOrBehindTheClipIsDecoded) {
   EXPECT_EQ(one_batch(data, {clip(0)}).size(), 1U);
   EXPECT_EQ(one_batch(data, {clip(0.8)}).size(), 1U);
   EXPECT_THAT(error_of(data, clip(0.4)),
-              AllOf(HasSubstr("cannot decode field 'mp4' as a video"), HasSubstr("damaged"),
+              AllOf(HasSubstr("cannot decode"), HasSubstr("'mp4' as a video"), HasSubstr("damaged"),
                     HasSubstr("sample 0 ('s00000') in shard"), HasSubstr("d-0.tar")));
 }
 
@@ -357,8 +361,7 @@ TEST(VideoColumnTest, VideosOfSeveralSizesNeedOne) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", make_media(3));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.frames = 2})),
-              AllOf(HasSubstr("the videos of one batch differ in size"),
-                    HasSubstr("is 48x48 (HxW), the batch's first 48x32 (HxW)"),
+              AllOf(HasSubstr("differ in size"), HasSubstr("48x48 (HxW)"), HasSubstr("48x32 (HxW)"),
                     HasSubstr("set resize, or a crop")));
   const Dataset one = test::make_dataset(dir, "one", make_media(1));
   const Batch batch = one_batch(one, {columns::video("mp4", {.frames = 2})});
@@ -369,14 +372,14 @@ TEST(VideoColumnTest, LimitsAreThoseOfTheReader) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", make_media(1));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.max_pixels = 32 * 48 - 1})),
-              HasSubstr("48x32 (HxW) is more than the limit of 1535 pixels"));
+              AllOf(HasSubstr("48x32 (HxW)"), HasSubstr("limit of 1535 pixels")));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.max_frames = 12})), HasSubstr("12"));
   EXPECT_THAT(error_of(data, columns::video_times("mp4", {.max_frames = 12})), HasSubstr("12"));
   EXPECT_THAT(
       error_of(data, columns::video("mp4", {.max_pixels = 32 * 48}, {.resize_shorter_side = 64})),
-      HasSubstr("the transform enlarges 48x32 (HxW) to 96x64 (HxW)"));
+      AllOf(HasSubstr("transform enlarges"), HasSubstr("48x32 (HxW) to 96x64 (HxW)")));
   EXPECT_THAT(error_of(data, columns::audio("flac", {.max_samples = 3199})),
-              HasSubstr("more samples than the limit of 3199"));
+              HasSubstr("limit of 3199"));
 }
 
 // ---------------------------------------------------------------------------------------- sounds
@@ -519,8 +522,8 @@ TEST(AudioColumnTest, ARangeWithoutSamplesIsABadField) {
   const Dataset data = test::make_dataset(dir, "d", make_media(1));
   for (const double seconds : {0.0, 1.0}) {
     EXPECT_THAT(error_of(data, columns::audio("flac", {.seconds = seconds, .begin_seconds = 60})),
-                AllOf(HasSubstr("cannot decode field 'flac' as a sound"),
-                      HasSubstr("no sample lies in [60.000000, inf) s")));
+                AllOf(HasSubstr("cannot decode"), HasSubstr("'flac' as a sound"),
+                      HasSubstr("no sample"), HasSubstr("[60.000000, inf) s")));
   }
 }
 
@@ -636,13 +639,10 @@ TEST(MediaLoaderTest, BadMediaAreLeftOut) {
   EXPECT_EQ(rows.size(), 8u);
   std::string reasons;
   for (const auto& [sample, bad] : loader.bad_samples().samples()) reasons += bad.reason + "\n";
-  EXPECT_THAT(
-      reasons,
-      AllOf(HasSubstr("cannot decode field 'mp4' as a video (the data ends early): sample 2 "
-                      "('s00002') in shard"),
-            HasSubstr("cannot decode field 'mp4' as a video (neither MP4 nor"),
-            HasSubstr("cannot decode field 'flac' as a sound"),
-            HasSubstr("the sample has no field 'flac'")));
+  EXPECT_THAT(reasons,
+              AllOf(HasSubstr("cannot decode"), HasSubstr("'mp4' as a video"),
+                    HasSubstr("ends early): sample 2 ('s00002')"), HasSubstr("(neither MP4 nor"),
+                    HasSubstr("'flac' as a sound"), HasSubstr("the sample has no field 'flac'")));
 }
 
 /// A memory resource that counts the bytes of batches.

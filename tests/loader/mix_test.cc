@@ -112,9 +112,9 @@ TEST(MixTest, AnAlphaThatCannotBeIsRefused) {
     }
     return "nothing";
   };
-  EXPECT_EQ(refusal(0),
-            "cannot mix samples: alpha is 0.000000; choose a number from 0.001 to 1000 (usual: 0.2 "
-            "or 1)");
+  EXPECT_THAT(refusal(0), testing::AllOf(testing::HasSubstr("cannot mix samples"),
+                                         testing::HasSubstr("alpha is 0.000000"),
+                                         testing::HasSubstr("from 0.001 to 1000")));
   EXPECT_EQ(refusal(0.2), "nothing");
 }
 

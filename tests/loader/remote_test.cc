@@ -233,7 +233,7 @@ TEST_F(RemoteLoaderTest, TheWarningOfASmallCacheKnowsWindowsOfLengths) {
     return Loader(data, how).cache_warning().value_or("none");
   };
   const auto uses = [&](std::uint64_t shards) {
-    return "(" + std::to_string(shards * shard_bytes_) + " bytes), more than the cache's budget";
+    return "(" + std::to_string(shards * shard_bytes_) + " bytes), more than the cache";
   };
   EXPECT_EQ(warning(Sequential{}, 0), "none");
   EXPECT_EQ(warning(Sequential{}, 30), "none");

@@ -32,99 +32,122 @@ TEST(StatsSummaryTest, NamesTheLimitAndARemedy) {
     unsigned threads;
     int waited_percent;
     Change change;
-    const char* summary;
+    const char* limit;
+    std::vector<const char*> parts;
   };
   const std::vector<Case> cases = {
-      {2, 0,
+      {2,
+       0,
        [](Loader::Stats& s) {
          s.elapsed = {};
          s.batches = 0;
        },
-       "no batch was loaded yet"},
-      {2, 0, [](Loader::Stats& s) { s.elapsed = {}; },
-       "consumer-bound: batches were ready 100 % of the time"},
-      {0, 2, [](Loader::Stats& s) { s.decoding = milliseconds(20); },
-       "consumer-bound: no threads; the consumer loads by itself, 2 % of the time"},
-      {2, 2, [](Loader::Stats& s) { s.decoding = milliseconds(900); },
-       "consumer-bound: batches were ready 98 % of the time"},
-      {2, 61,
+       "no batch",
+       {"loaded"}},
+      {2, 0, [](Loader::Stats& s) { s.elapsed = {}; }, "consumer-bound: ", {"ready 100 %"}},
+      {0,
+       2,
+       [](Loader::Stats& s) { s.decoding = milliseconds(20); },
+       "consumer-bound: ",
+       {"no threads", "by itself, 2 %"}},
+      {2,
+       2,
+       [](Loader::Stats& s) { s.decoding = milliseconds(900); },
+       "consumer-bound: ",
+       {"ready 98 %"}},
+      {2,
+       61,
        [](Loader::Stats& s) {
          s.decoding = milliseconds(1552);
          s.transforming = milliseconds(388);
          s.idle = milliseconds(60);
        },
-       "decode-bound: 2 threads at 97 %, 80 % of it decoding; the consumer waited 61 % of the "
-       "time; "
-       "try threads = 4"},
-      {4, 20, [](Loader::Stats& s) { s.decoding = milliseconds(4000); },
-       "decode-bound: 4 threads at 100 %, 100 % of it decoding; the consumer waited 20 % of the "
-       "time; try threads = 5"},
-      {16, 90, [](Loader::Stats& s) { s.decoding = milliseconds(16000); },
-       "decode-bound: 16 threads at 100 %, 100 % of it decoding; the consumer waited 90 % of the "
-       "time; try smaller images, or ImageDecoding::Scaling::kFast, or more cores (all 16 are "
-       "busy)"},
-      {1, 100, [](Loader::Stats& s) { s.transforming = milliseconds(1000); },
-       "transform-bound: 1 thread at 100 %, 100 % of it transforming; the consumer waited 100 % of "
-       "the time; try threads = 2"},
-      {2, 50, [](Loader::Stats& s) { s.functions = milliseconds(2000); },
-       "function-bound: 2 threads at 100 %, 100 % of it in column functions; the consumer "
-       "waited "
-       "50 % of the time; try threads = 4"},
-      {2, 50,
+       "decode-bound: ",
+       {"2 threads at 97 %", "80 % of it decoding", "waited 61 %", "threads = 4"}},
+      {4,
+       20,
+       [](Loader::Stats& s) { s.decoding = milliseconds(4000); },
+       "decode-bound: ",
+       {"4 threads at 100 %", "100 % of it decoding", "waited 20 %", "threads = 5"}},
+      {16,
+       90,
+       [](Loader::Stats& s) { s.decoding = milliseconds(16000); },
+       "decode-bound: ",
+       {"16 threads at 100 %", "100 % of it decoding", "waited 90 %", "smaller images",
+        "ImageDecoding::Scaling::kFast", "all 16 are busy"}},
+      {1,
+       100,
+       [](Loader::Stats& s) { s.transforming = milliseconds(1000); },
+       "transform-bound: ",
+       {"1 thread at 100 %", "100 % of it transforming", "waited 100 %", "threads = 2"}},
+      {2,
+       50,
+       [](Loader::Stats& s) { s.functions = milliseconds(2000); },
+       "function-bound: ",
+       {"2 threads at 100 %", "100 % of it in column", "waited 50 %", "threads = 4"}},
+      {2,
+       50,
        [](Loader::Stats& s) {
          s.collating = milliseconds(800);
          s.planning = milliseconds(300);
          s.reading = milliseconds(900);
        },
-       "batch-bound: 2 threads at 100 %, 55 % of it putting batches together; the consumer waited "
-       "50 % of the time; try threads = 4"},
-      {2, 70,
+       "batch-bound: ",
+       {"2 threads at 100 %", "55 % of it putting batches", "waited 50 %", "threads = 4"}},
+      {2,
+       70,
        [](Loader::Stats& s) {
          s.fetch_threads = 2;
          s.opening = milliseconds(1800);
          s.decoding = milliseconds(200);
        },
-       "fetch-bound: 2 threads at 100 %, 90 % of it opening shards; the consumer waited 70 % of "
-       "the "
-       "time; try fetch_threads = 4, or a larger cache"},
-      {2, 70, [](Loader::Stats& s) { s.opening = milliseconds(2000); },
-       "opening-bound: 2 threads at 100 %, 100 % of it opening shards; the consumer waited 70 % of "
-       "the time; try an order that reads more samples per shard in a row, or a larger number of "
-       "open "
-       "shards (Dataset::Options::max_open_shards)"},
-      {16, 70,
+       "fetch-bound: ",
+       {"2 threads at 100 %", "90 % of it opening shards", "waited 70 %", "fetch_threads = 4",
+        "larger cache"}},
+      {2,
+       70,
+       [](Loader::Stats& s) { s.opening = milliseconds(2000); },
+       "opening-bound: ",
+       {"2 threads at 100 %", "100 % of it opening shards", "waited 70 %", "more samples per shard",
+        "Dataset::Options::max_open_shards"}},
+      {16,
+       70,
        [](Loader::Stats& s) {
          s.reading = milliseconds(16000);
          s.bytes_read = 100'000'000;
          s.sample_times[14] = 1000;
        },
-       "read-bound (cold storage): 16 threads at 100 %, 100 % of it reading; the consumer waited "
-       "70 "
-       "% of the time; try threads = 32"},
-      {16, 70,
+       "read-bound (cold storage): ",
+       {"16 threads at 100 %", "100 % of it reading", "waited 70 %", "threads = 32"}},
+      {16,
+       70,
        [](Loader::Stats& s) {
          s.reading = milliseconds(16000);
          s.bytes_read = 100'000'000'000;
          s.sample_times[0] = 100'000'000;
        },
-       "read-bound: 16 threads at 100 %, 100 % of it reading; the consumer waited 70 % of the "
-       "time; "
-       "try more cores (all 16 are busy)"},
-      {4, 40,
+       "read-bound: ",
+       {"16 threads at 100 %", "100 % of it reading", "waited 70 %", "more cores",
+        "all 16 are busy"}},
+      {4,
+       40,
        [](Loader::Stats& s) {
          s.decoding = milliseconds(1600);
          s.idle = milliseconds(2400);
        },
-       "prefetch-bound: 4 threads at 40 %, though the consumer waited 40 % of the time; try "
-       "prefetch "
-       "= 8"},
-      {0, 61, [](Loader::Stats& s) { s.decoding = milliseconds(610); },
-       "decode-bound: no threads; the consumer loads by itself, 61 % of the time; try threads = 2"},
+       "prefetch-bound: ",
+       {"4 threads at 40 %", "waited 40 %", "prefetch = 8"}},
+      {0,
+       61,
+       [](Loader::Stats& s) { s.decoding = milliseconds(610); },
+       "decode-bound: ",
+       {"no threads", "by itself, 61 %", "threads = 2"}},
   };
   for (const Case& one : cases) {
     Loader::Stats stats = run_of(one.threads, one.waited_percent);
     one.change(stats);
-    EXPECT_EQ(stats.summary(), one.summary);
+    EXPECT_THAT(stats.summary(), testing::StartsWith(one.limit));
+    for (const char* part : one.parts) EXPECT_THAT(stats.summary(), HasSubstr(part));
   }
 }
 
@@ -412,10 +435,12 @@ TEST(ForgivenTest, DamageThatIsForgivenIsCountedByKind) {
       while (loader.next()) continue;
       const auto forgiven = loader.stats().forgiven;
       ASSERT_EQ(forgiven.size(), 2U);
-      EXPECT_EQ(forgiven[0].kind, "JPEG: Corrupt JPEG data: found marker 0xN instead of RSTN");
+      EXPECT_THAT(forgiven[0].kind, testing::AllOf(HasSubstr("JPEG: Corrupt"),
+                                                   HasSubstr("marker 0xN"), HasSubstr("RSTN")));
       EXPECT_EQ(forgiven[0].images, static_cast<unsigned>(epoch));
       EXPECT_THAT(forgiven[0].first_sample, HasSubstr("sample 7 ('s00007') in shard"));
-      EXPECT_EQ(forgiven[1].kind, "JPEG: Corrupt JPEG data: premature end of data segment");
+      EXPECT_THAT(forgiven[1].kind,
+                  testing::AllOf(HasSubstr("JPEG: Corrupt"), HasSubstr("premature end")));
       EXPECT_EQ(forgiven[1].images, 3U * static_cast<unsigned>(epoch));
       EXPECT_THAT(forgiven[1].first_sample, HasSubstr("sample 4 ('s00004') in shard"));
       EXPECT_THAT(forgiven[1].first_sample, HasSubstr("d-0.tar"));

@@ -89,9 +89,8 @@ TEST(CheckpointFormatTest, EveryCutIsRefused) {
 }
 
 TEST(CheckpointFormatTest, SaysWhatIsWrong) {
-  EXPECT_THAT(refused("PK"),
-              HasSubstr("the file is not a complete checkpoint (its first line is wrong): "
-                        "'run.pt'; name a complete checkpoint"));
+  EXPECT_THAT(refused("PK"), testing::AllOf(HasSubstr("not a complete checkpoint"),
+                                            HasSubstr("first line"), HasSubstr("'run.pt'")));
   EXPECT_THROW(parse_checkpoint("shardwise checkpoint 1\n", "run.pt"), VersionMismatch);
   std::string bytes = bytes_of(some_content());
   bytes[bytes.size() - 1] ^= 1;
@@ -114,10 +113,9 @@ TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
   };
   const std::string hash(32, '0');
   EXPECT_THAT(refused(with("x uint8 - 18446744073709551615 " + hash)), HasSubstr("too large"));
-  EXPECT_THAT(refused(with("x uint8 -1 1 " + hash)), HasSubstr("one of its numbers is not valid"));
-  EXPECT_THAT(refused(with("x uint8 1,,2 1 " + hash)),
-              HasSubstr("one of its numbers is not valid"));
-  EXPECT_THAT(refused(with("x")), HasSubstr("one of its numbers is not valid"));
+  EXPECT_THAT(refused(with("x uint8 -1 1 " + hash)), HasSubstr("numbers is not valid"));
+  EXPECT_THAT(refused(with("x uint8 1,,2 1 " + hash)), HasSubstr("numbers is not valid"));
+  EXPECT_THAT(refused(with("x")), HasSubstr("numbers is not valid"));
   EXPECT_THAT(refused(with("x uint8 1 1000 " + hash)), HasSubstr("but should have"));
 }
 

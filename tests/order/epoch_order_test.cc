@@ -287,13 +287,14 @@ TEST(EpochOrderTest, RefusesWhatCannotBe) {
   EXPECT_THAT(test::error_text([] {
                 EpochOrder::sharded(std::make_shared<const Samples>(Samples{0, 5, 3}), {});
               }),
-              testing::HasSubstr("the list of shard offsets is not valid"));
+              testing::AllOf(testing::HasSubstr("shard offsets"), testing::HasSubstr("not valid")));
   EXPECT_EQ(test::error_code([] { EpochOrder::sharded(nullptr, {}); }),
             ErrorCode::kInvalidArgument);
-  EXPECT_THAT(test::error_text([] {
-                EpochOrder::sharded(test::offsets_of({3, 4}), {0, 0, 1, true});
-              }),
-              testing::HasSubstr("use chunks of equal size, or no phase"));
+  EXPECT_THAT(
+      test::error_text([] {
+        EpochOrder::sharded(test::offsets_of({3, 4}), {0, 0, 1, true});
+      }),
+      testing::AllOf(testing::HasSubstr("chunks of equal size"), testing::HasSubstr("no phase")));
   const EpochOrder order = EpochOrder::chunked(10, 3, {});
   EXPECT_THAT(test::error_text([&] { order.at(10); }),
               testing::HasSubstr("positions are in [0, 10)"));

@@ -36,33 +36,33 @@ TEST(MakeSamplerTest, SaysWhatIsMissingOrWrong) {
   };
   EXPECT_THAT(text(10, {.kind = Sharded{}}), HasSubstr("needs the shards"));
   EXPECT_THAT(text(10, {.balance_bytes = true}),
-              HasSubstr("balance_bytes needs the sizes of the samples"));
+              testing::AllOf(HasSubstr("balance_bytes"), HasSubstr("sizes of the samples")));
   EXPECT_THAT(text(sized(10), {.kind = Wids{}, .balance_bytes = true}),
-              HasSubstr("balance_bytes does not apply to the wids sampler"));
+              testing::AllOf(HasSubstr("balance_bytes does not apply"), HasSubstr("wids")));
   EXPECT_THAT(text(10, {.kind = Wids{}, .epoch_size = 5}),
-              HasSubstr("epoch_size does not apply to the wids sampler"));
+              testing::AllOf(HasSubstr("epoch_size does not apply"), HasSubstr("wids")));
   EXPECT_THAT(text(10, {.kind = Wids{}, .tail = Order::Tail::kPad}),
-              HasSubstr("tail does not apply to the wids sampler; it is for chunked, sharded, "
-                        "sequential and resampled"));
+              testing::AllOf(HasSubstr("tail does not apply"), HasSubstr("wids"),
+                             HasSubstr("chunked, sharded, sequential and resampled")));
   const Mixture mixture{{{.num_samples = 10}}};
   EXPECT_THAT(text(10, {.kind = mixture, .tail = Order::Tail::kDrop}),
-              HasSubstr("tail does not apply to the mixture sampler"));
+              testing::AllOf(HasSubstr("tail does not apply"), HasSubstr("mixture")));
   EXPECT_THAT(text(10, {.kind = mixture, .streams = 2}, {.world_size = 2}),
-              HasSubstr("streams does not apply to the mixture sampler"));
+              testing::AllOf(HasSubstr("streams does not apply"), HasSubstr("mixture")));
   Order order{.kind = Wids{}};
   order.skip.add_sample(1);
-  EXPECT_THAT(text(10, order), HasSubstr("skip does not apply to the wids sampler"));
+  EXPECT_THAT(text(10, order), testing::AllOf(HasSubstr("skip does not apply"), HasSubstr("wids")));
   for (const OrderKind& kind : {OrderKind(Chunked{}), OrderKind(Sequential{})}) {
     for (const Order::Tail tail : {Order::Tail::kDrop, Order::Tail::kPad}) {
-      EXPECT_THAT(
-          text(10, {.kind = kind, .tail = tail, .epoch_size = 7}),
-          HasSubstr("tail " + std::string(tail_name(tail)) + " cannot be used with an epoch_size"));
+      EXPECT_THAT(text(10, {.kind = kind, .tail = tail, .epoch_size = 7}),
+                  testing::AllOf(HasSubstr("tail " + std::string(tail_name(tail))),
+                                 HasSubstr("cannot be used"), HasSubstr("epoch_size")));
       EXPECT_NO_THROW(make_sampler(10, {.kind = kind, .tail = tail, .epoch_size = 10}))
           << "the default, written out";
     }
   }
   EXPECT_THAT(text(0, {.epoch_size = 5}),
-              HasSubstr("an epoch_size cannot be used without samples"));
+              testing::AllOf(HasSubstr("epoch_size cannot be used"), HasSubstr("without samples")));
 }
 
 TEST(MakeSamplerTest, KindsHaveNames) {
@@ -73,7 +73,7 @@ TEST(MakeSamplerTest, KindsHaveNames) {
   EXPECT_EQ(name_of(Mixture{}), "mixture");
   for (const char* name : {"random", "mixture", "", "Chunked"}) {
     EXPECT_THAT(test::error_text([&] { parse_order_kind(name); }),
-                HasSubstr("use chunked, sharded, sequential, resampled or wids"));
+                HasSubstr("chunked, sharded, sequential, resampled or wids"));
   }
 }
 
@@ -127,8 +127,9 @@ TEST(BalancedStepsTest, ATokenInTheMiddleOfAStepIsRefused) {
   sampler->seek(8);
   EXPECT_EQ(sampler->token(), sampler->token_after(2));
   sampler->seek(9);
-  EXPECT_THAT(test::error_text([&] { static_cast<void>(sampler->token()); }),
-              HasSubstr("a token cannot be taken within a step: epoch 0, sample 9 of rank 0"));
+  EXPECT_THAT(
+      test::error_text([&] { static_cast<void>(sampler->token()); }),
+      testing::AllOf(HasSubstr("token cannot be taken"), HasSubstr("epoch 0, sample 9 of rank 0")));
   sampler->seek(25);
   EXPECT_EQ(sampler->token().epoch, 1U) << "the last step is short";
 }

@@ -119,19 +119,19 @@ TEST(MixtureSamplerTest, RefusesWhatCannotBeMixed) {
   };
   using testing::AllOf;
   using testing::HasSubstr;
-  EXPECT_THAT(text(0, {}), HasSubstr("the mixture has no data set"));
+  EXPECT_THAT(text(0, {}), HasSubstr("no data set"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .weight = -1}}),
               AllOf(HasSubstr("a weight is -1"), HasSubstr("data set 0")));
   EXPECT_THAT(text(5, {{.num_samples = 5, .weight = NAN}}), HasSubstr("a weight is nan"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .weight = 0}}), HasSubstr("no weight is above 0"));
   EXPECT_THAT(text(5, {{.num_samples = 5}, {.num_samples = 0}}),
-              HasSubstr("a data set of the mixture is empty: data set 1"));
+              AllOf(HasSubstr("is empty"), HasSubstr("data set 1")));
   EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Sharded{}}}), HasSubstr("needs the shards"));
   EXPECT_THAT(text(SampleSet::of_shards(Samples{4, 6}),
                    {{.num_samples = 5}, {.num_samples = 5, .kind = Sharded{}}}),
-              HasSubstr("the shards do not hold as many samples as the data set: data set 1"));
+              AllOf(HasSubstr("not hold as many"), HasSubstr("data set 1")));
   EXPECT_THAT(text(9, {{.num_samples = 5}, {.num_samples = 5}}),
-              HasSubstr("hold more than 9 samples: data set 1"));
+              AllOf(HasSubstr("more than 9 samples"), HasSubstr("data set 1")));
   EXPECT_THAT(text(11, {{.num_samples = 5}, {.num_samples = 5}}),
               HasSubstr("hold 10 samples, not 11"));
   EXPECT_THAT(text(5, {{.num_samples = 5, .kind = Chunked{.chunk_size = 0}}}),

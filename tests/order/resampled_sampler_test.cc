@@ -180,7 +180,7 @@ TEST(ResampledSamplerTest, SaysThatItIsNotExact) {
   EXPECT_THAT(test::error_text([] { ResampledSampler(10, by_shard()); }),
               testing::HasSubstr("needs the shards"));
   EXPECT_THAT(test::error_text([] { ResampledSampler(10, by_weight(1)); }),
-              testing::HasSubstr("the samples have no columns: column 'w'"));
+              testing::AllOf(testing::HasSubstr("no columns"), testing::HasSubstr("column 'w'")));
   EXPECT_THAT(test::error_text([] {
                 ResampledSampler(weighted({1, -1}), by_weight(1));
               }),
@@ -188,7 +188,8 @@ TEST(ResampledSamplerTest, SaysThatItIsNotExact) {
   Order order = by_shard();
   std::get<Resampled>(order.kind).weights = "w";
   EXPECT_THAT(test::error_text([&] { ResampledSampler(SampleSet::of_shards(Samples{3}), order); }),
-              testing::HasSubstr("weights cannot be used with draws by shard"));
+              testing::AllOf(testing::HasSubstr("weights cannot be used"),
+                             testing::HasSubstr("draws by shard")));
 }
 
 }  // namespace

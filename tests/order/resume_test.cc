@@ -290,11 +290,11 @@ TEST(ResumeTokenTest, OfAnotherFormatSaysWhichAndWhatToDo) {
       "AAAAAAAAAAAAAAAAAAAARzuxIXPdO3A";
   for (const std::string& text : {of_version_1, std::string("sw9.AAAA"), std::string("sw12.A")}) {
     EXPECT_EQ(test::error_code([&] { ResumeToken::from_text(text); }), ErrorCode::kVersionMismatch);
-    EXPECT_THAT(test::error_text([&] { ResumeToken::from_text(text); }),
-                testing::AllOf(
-                    HasSubstr("cannot read this resume token: it begins with '" +
-                              text.substr(0, text.find('.') + 1) + "'"),
-                    HasSubstr("this library reads tokens that begin with \"sw2.\" or \"sw3.\"")));
+    EXPECT_THAT(
+        test::error_text([&] { ResumeToken::from_text(text); }),
+        testing::AllOf(HasSubstr("cannot read"),
+                       HasSubstr("begins with '" + text.substr(0, text.find('.') + 1) + "'"),
+                       HasSubstr("\"sw2.\" or \"sw3.\"")));
   }
 }
 
@@ -329,14 +329,16 @@ TEST(ResumeTokenTest, RefusesAnotherDataSetOrOrderAndNamesWhatDiffers) {
   changed.kind = Chunked{1000, 2, true};
   changed.streams = 2;
   changed.tail = Order::Tail::kDrop;
-  EXPECT_THAT(text(samples, changed),
-              HasSubstr("streams 1 there, 2 here, tail exact there, drop here, window 1 there, 2 "
-                        "here, phase false there, true here"));
+  EXPECT_THAT(text(samples, changed), testing::AllOf(HasSubstr("streams 1 there, 2 here"),
+                                                     HasSubstr("tail exact there, drop here"),
+                                                     HasSubstr("window 1 there, 2 here"),
+                                                     HasSubstr("phase false there, true here")));
   changed = order;
   changed.epoch_size = 99;
   changed.balance_bytes = true;
   EXPECT_THAT(text(samples.with_bytes([](std::uint64_t) { return 1; }), changed),
-              HasSubstr("balance_bytes false there, true here, epoch_size 0 there, 99 here"));
+              testing::AllOf(HasSubstr("balance_bytes false there, true here"),
+                             HasSubstr("epoch_size 0 there, 99 here")));
   EXPECT_THAT(text(samples, {.kind = Sequential{}}),
               HasSubstr("sampler chunked there, sequential here"));
   EXPECT_NO_THROW(make_sampler(samples, order, {.world_size = 7, .batch_size = 3})->resume(token));
@@ -380,11 +382,13 @@ TEST(ResumeTokenTest, AnotherVersionOfAnAlgorithmIsNamed) {
       other.spec.versions[i] += 3;
       EXPECT_EQ(test::error_code([&] { other.require(token.spec, kData); }),
                 ErrorCode::kVersionMismatch);
-      EXPECT_THAT(test::error_text([&] { other.require(token.spec, kData); }),
-                  HasSubstr("cannot resume from this token: version " +
-                            std::to_string(token.spec.versions[i] + 3) + " of the " + names[i] +
-                            " algorithm there, " + std::to_string(token.spec.versions[i]) +
-                            " here; finish the epoch with the library that wrote it"));
+      EXPECT_THAT(
+          test::error_text([&] { other.require(token.spec, kData); }),
+          testing::AllOf(HasSubstr("cannot resume"),
+                         HasSubstr("version " + std::to_string(token.spec.versions[i] + 3) +
+                                   " of the " + names[i]),
+                         HasSubstr("there, " + std::to_string(token.spec.versions[i]) + " here"),
+                         HasSubstr("finish the epoch")));
       other.spec.order.seed += 1;
       EXPECT_EQ(test::error_code([&] { other.require(token.spec, kData); }), ErrorCode::kMismatch)
           << "an order that differs is said first";
@@ -504,12 +508,11 @@ TEST(ResumeTokenTest, AChangeThatWouldLoseTheRestOfAPassIsRefused) {
     }
     return text;
   };
-  EXPECT_THAT(
-      refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9)),
-      testing::AllOf(
-          HasSubstr("in the middle of a pass over the data: epoch 1 begins where "),
-          HasSubstr(" of 787 samples of data set 0, "),
-          HasSubstr(" of 213 samples of data set 1 have been read: data sets or weights differ")));
+  EXPECT_THAT(refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9)),
+              testing::AllOf(HasSubstr("middle of a pass"), HasSubstr("epoch 1 begins"),
+                             HasSubstr(" of 787 samples of data set 0, "),
+                             HasSubstr(" of 213 samples of data set 1"),
+                             HasSubstr("data sets or weights")));
   EXPECT_THAT(refusal(passes, 4, {.seed = 8, .epoch_size = 300}),
               testing::AllOf(HasSubstr("epoch 4 begins where 200 of 1000 samples "),
                              HasSubstr(": seed 7 there, 8 here")));

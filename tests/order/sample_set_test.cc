@@ -47,16 +47,15 @@ TEST(SampleSetTest, IsANumber) {
   const SampleSet samples(12);
   EXPECT_EQ(samples.size(), 12U);
   EXPECT_EQ(samples.fingerprint(), Hash128{});
-  EXPECT_THAT(
-      test::error_text([&] { static_cast<void>(samples.shard_starts()); }),
-      HasSubstr("the order needs the shards of the samples; give a data set, or the lengths "
-                "of its shards"));
+  EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.shard_starts()); }),
+              testing::AllOf(HasSubstr("needs the shards"), HasSubstr("data set"),
+                             HasSubstr("lengths of its shards")));
   EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.sample_bytes()); }),
-              HasSubstr("needs the sizes of the samples"));
+              HasSubstr("sizes of the samples"));
   EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.column("w")); }),
-              HasSubstr("the samples have no columns: column 'w'"));
+              testing::AllOf(HasSubstr("no columns"), HasSubstr("column 'w'")));
   EXPECT_THAT(test::error_text([] { SampleSet(std::int8_t{-3}); }),
-              HasSubstr("the number of samples is -3; it must be at least 0"));
+              testing::AllOf(HasSubstr("samples is -3"), HasSubstr("at least 0")));
   EXPECT_EQ(SampleSet(~std::uint64_t{0}).size(), ~std::uint64_t{0});
 }
 
@@ -95,8 +94,9 @@ TEST(SampleSetTest, TakesShardsSizesColumnsAndAFingerprint) {
   EXPECT_EQ(samples.sample_bytes()(2), 3U);
   EXPECT_EQ(samples.fingerprint(), (Hash128{3, 4}));
   EXPECT_EQ(samples.column("any").size(), 6U);
-  EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.column("short")); }),
-              HasSubstr("the column has 5 numbers for 6 samples: column 'short'"));
+  EXPECT_THAT(
+      test::error_text([&] { static_cast<void>(samples.column("short")); }),
+      testing::AllOf(HasSubstr("5 numbers"), HasSubstr("6 samples"), HasSubstr("column 'short'")));
   EXPECT_EQ(plain.fingerprint(), Hash128{}) << "it is a copy that has them";
   EXPECT_EQ(test::error_code([&] { static_cast<void>(plain.shard_starts()); }),
             ErrorCode::kInvalidArgument);
@@ -118,10 +118,10 @@ TEST(SampleSetTest, RefusesShardsOfOtherSamples) {
   for (const Samples& starts : {Samples{}, Samples{1, 10}, Samples{0, 7, 5, 10}}) {
     EXPECT_THAT(test::error_text(
                     [&] { SampleSet(10).with_shards(std::make_shared<const Samples>(starts)); }),
-                HasSubstr("the list of shard offsets is not valid"));
+                testing::AllOf(HasSubstr("shard offsets"), HasSubstr("not valid")));
   }
   EXPECT_THAT(test::error_text([] { SampleSet(10).with_shards(nullptr); }),
-              HasSubstr("the list of shard offsets is not valid"));
+              testing::AllOf(HasSubstr("shard offsets"), HasSubstr("not valid")));
   EXPECT_EQ(SampleSet::of_shards(Samples{}).size(), 0U);
   EXPECT_EQ(SampleSet::of_shards(Samples{3, 0, 4}).size(), 7U);
   EXPECT_EQ(test::error_code([] {

@@ -211,7 +211,7 @@ TEST(SamplerTest, ALoopAtTheEndOfAnEpochIsRefusedAndSaysWhatGoesOn) {
   sampler.set_epoch(4);
   EXPECT_EQ(test::drain(sampler).size(), 10U);
   EXPECT_THAT(test::error_text([&] { static_cast<void>(test::drain(sampler)); }),
-              testing::AllOf(testing::HasSubstr("the end of the epoch was reached"),
+              testing::AllOf(testing::HasSubstr("end of the epoch"),
                              testing::HasSubstr("call set_epoch(5)")));
   EXPECT_EQ(test::error_code([&] { sampler.begin(); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(sampler.next(), std::nullopt) << "asking for one more is no mistake";
@@ -354,8 +354,9 @@ TEST(SamplerTest, OptionsThatMeanNothingAreRefused) {
   EXPECT_THAT(text(10, {}, {.rank = 4, .world_size = 4}),
               testing::HasSubstr("ranks are in [0, 4)"));
   EXPECT_THAT(text(10, {}, {.batch_size = 0}), testing::HasSubstr("batch_size is 0"));
-  EXPECT_THAT(text(10, {}, {.world_size = 4, .replicas = 3}),
-              testing::HasSubstr("replicas is 3 with world_size 4; it must divide"));
+  EXPECT_THAT(
+      text(10, {}, {.world_size = 4, .replicas = 3}),
+      testing::AllOf(testing::HasSubstr("replicas is 3"), testing::HasSubstr("world_size 4")));
   EXPECT_THAT(text(10, {}, {.world_size = 4, .replicas = 0}), testing::HasSubstr("replicas is 0"));
   EXPECT_THAT(text(kMaxSamples + 1, {}), testing::HasSubstr("at most 2^62"));
   EXPECT_THAT(text(10, {.epoch_size = kMaxSamples + 1}), testing::HasSubstr("at most 2^62"));
@@ -414,7 +415,8 @@ TEST(SamplerTest, AGlobalBatchSizeNeedNotDivideAmongTheRanks) {
       test::error_text([] {
         make_sampler(25, {.tail = Order::Tail::kPad}, {.world_size = 3, .global_batch_size = 2});
       }),
-      testing::HasSubstr("tail pad cannot be used with a global_batch_size of 2 on 3 ranks"));
+      testing::AllOf(testing::HasSubstr("tail pad"), testing::HasSubstr("global_batch_size of 2"),
+                     testing::HasSubstr("3 ranks")));
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST(WidsSamplerTest, SaysInWhichOrderItReadsItsChunks) {
 TEST(WidsSamplerTest, RefusesWhatWidsDoesNotHave) {
   EXPECT_THAT(
       test::error_text([] { WidsSampler(10, {.kind = Wids{}, .streams = 2}, {.world_size = 2}); }),
-      testing::HasSubstr("streams does not apply to the wids sampler"));
+      testing::AllOf(testing::HasSubstr("streams does not apply"), testing::HasSubstr("wids")));
   EXPECT_THAT(test::error_text(
                   [] { WidsSampler::shard_list(SampleSet::of_shards(Samples{5}), chunks_of(3)); }),
               testing::HasSubstr("ShardListSampler"));
@@ -128,9 +128,10 @@ TEST(WidsSamplerTest, RefusesATokenThatLeavesSomethingOut) {
   const auto chunked = make_sampler(10, order);
   WidsSampler sampler(10);
   sampler.seek(4);
-  EXPECT_THAT(test::error_text(
-                  [&] { sampler.resume(chunked->token(), Sampler::Changes::kAllowAtEpochBorder); }),
-              testing::HasSubstr("skip does not apply to the wids sampler"));
+  EXPECT_THAT(
+      test::error_text(
+          [&] { sampler.resume(chunked->token(), Sampler::Changes::kAllowAtEpochBorder); }),
+      testing::AllOf(testing::HasSubstr("skip does not apply"), testing::HasSubstr("wids")));
   EXPECT_EQ(sampler.position(), 4U);
   EXPECT_TRUE(sampler.skip().empty());
 }

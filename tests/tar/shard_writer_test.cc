@@ -158,17 +158,17 @@ TEST(ShardWriterTest, WhatReadersWouldNotFindIsRefused) {
                                                         {"a", "t/xt"},
                                                         {"a", std::string("t\0", 2)},
                                                         {std::string("a\0", 2), "txt"}}) {
-    EXPECT_THAT(error(key, {{field, "1"}}), AllOf(HasSubstr("the key or the field is not valid: '"),
-                                                  HasSubstr("a key without a dot")))
+    EXPECT_THAT(error(key, {{field, "1"}}),
+                AllOf(HasSubstr("key or the field"), HasSubstr("not valid"),
+                      HasSubstr("a key without a dot")))
         << key << " " << field;
   }
   for (const char* key : {"/a", "../a", "d/../../a"}) {
-    EXPECT_THAT(error(key, {{"txt", "1"}}),
-                AllOf(HasSubstr("the key leads out of the folder"), HasSubstr(key)));
+    EXPECT_THAT(error(key, {{"txt", "1"}}), AllOf(HasSubstr("leads out of"), HasSubstr(key)));
   }
   EXPECT_THAT(error("a", {}), HasSubstr("the sample has no fields: 'a'"));
   EXPECT_THAT(error("a", {{"txt", "1"}, {"TXT", "2"}}),
-              HasSubstr("the field occurs twice in the sample: 'TXT', key 'a'"));
+              AllOf(HasSubstr("field occurs twice"), HasSubstr("'TXT', key 'a'")));
   writer.write("a", Fields{{"txt", "1"}});
   writer.write("d.d/b", Fields{{"txt", "2"}});
   writer.write("..d/e", Fields{{"txt", "3"}});
@@ -228,7 +228,7 @@ TEST(ShardWriterTest, NoSampleReplacesNoSet) {
   write_set(dir / "%d.tar", 2, false);
   write_set(dir / "%d.tar", 0, false);
   EXPECT_THAT(test::error_text([&] { write_set(dir / "%d.tar", 0, true); }),
-              HasSubstr("no sample was written, but shards of an earlier set exist: '"));
+              AllOf(HasSubstr("no sample was written"), HasSubstr("earlier set")));
   EXPECT_THAT(dir.list(), ElementsAre("0.tar", "1.tar"));
 }
 
@@ -276,7 +276,7 @@ TEST(ShardWriterTest, PatternsAreReadOrRefused) {
     EXPECT_EQ(test::error_code([&] { parse_shard_names(wrong); }), ErrorCode::kInvalidArgument)
         << wrong;
     EXPECT_THAT(test::error_text([&] { parse_shard_names(wrong); }),
-                HasSubstr("write the shard's number as %06d or {:06}"));
+                AllOf(HasSubstr("number"), HasSubstr("%06d or {:06}")));
   }
   EXPECT_EQ(test::error_code([] { ShardWriter("%d", {.max_samples = 0}); }),
             ErrorCode::kInvalidArgument);
