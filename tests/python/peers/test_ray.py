@@ -403,7 +403,7 @@ def test_a_node_with_another_index_is_named(own: Path, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "other.idx", own)
     for table in tmp_path.glob("other.idx.*.table"):
         shutil.copy(table, tmp_path / table.name.replace("other", "own"))
-    with pytest.raises(errors.Mismatch, match="on the node .*: index is another"):
+    with pytest.raises(errors.Mismatch, match="on the node .*index is another"):
         data.take_all()
     os.unlink(own)
     with pytest.raises(errors.NotFound, match="on the node .*own.idx"):
