@@ -81,10 +81,11 @@ TEST_P(AdoptTest, ItsCollectivesAreThoseOfEveryGroup) {
 TEST_P(AdoptTest, RanksThatDisagreeHearIt) {
   on_ranks(2, [](const ProcessGroup& group) {
     const bool odd = group.rank() == 1;
-    EXPECT_THAT(test::error_text([&] {
-                  group.require_same({{"seed", odd ? "1" : "2"}});
-                }),
-                HasSubstr("the seed is '1' on rank 1 and '2' on rank 0"));
+    EXPECT_THAT(
+        test::error_text([&] {
+          group.require_same({{"seed", odd ? "1" : "2"}});
+        }),
+        testing::AllOf(HasSubstr("seed"), HasSubstr("'1' on rank 1"), HasSubstr("'2' on rank 0")));
     EXPECT_THAT(test::error_text([&] {
                   if (odd) {
                     group.barrier();
@@ -92,7 +93,7 @@ TEST_P(AdoptTest, RanksThatDisagreeHearIt) {
                     group.all_reduce(torch::ones({1000}));
                   }
                 }),
-                HasSubstr("the ranks are out of step"));
+                HasSubstr("out of step"));
   });
 }
 

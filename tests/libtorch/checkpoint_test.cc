@@ -147,8 +147,7 @@ TEST(CheckpointTest, ValuesOfEachKindComeBack) {
   EXPECT_EQ(read->names(), saved.names());
   EXPECT_EQ(read->path(), dir / "run.pt");
   EXPECT_THAT(read->writer(), AllOf(HasSubstr("shardwise "), HasSubstr("LibTorch ")));
-  EXPECT_THAT(error_text([&] { read->tensor("gone"); }),
-              HasSubstr("the checkpoint has no such value: 'gone' in "));
+  EXPECT_THAT(error_text([&] { read->tensor("gone"); }), HasSubstr("no such value: 'gone' in "));
   EXPECT_THROW(read->tensor("note"), Mismatch);
   EXPECT_THROW(read->text("step"), Mismatch);
   EXPECT_THROW(read->integer("loss"), Mismatch);
@@ -218,26 +217,26 @@ TEST(CheckpointTest, AnotherModelIsNamedAndLeftAsItWas) {
   saved.put("model", *wide);
   Net net;
   const auto before = net->first->weight.clone();
-  EXPECT_THAT(
-      error_text([&] { saved.load("model", *net); }),
-      AllOf(HasSubstr("the checkpoint is of another model"),
-            HasSubstr("'first.weight' is float32[6, 3] in the checkpoint, float32[4, 3] here"),
-            HasSubstr("and 2 more")));
+  EXPECT_THAT(error_text([&] { saved.load("model", *net); }),
+              AllOf(HasSubstr("of another model"), HasSubstr("'first.weight'"),
+                    HasSubstr("float32[6, 3] in the checkpoint"), HasSubstr("float32[4, 3] here"),
+                    HasSubstr("and 2 more")));
   EXPECT_TRUE(net->first->weight.equal(before));
   Checkpoint less;
   less.put("model/first.weight", before);
   EXPECT_THAT(error_text([&] { less.load("model", *net); }),
-              HasSubstr("'first.bias' is missing in the checkpoint"));
+              AllOf(HasSubstr("'first.bias'"), HasSubstr("missing in the checkpoint")));
   Checkpoint more;
   more.put("model", *net);
   more.put("model/head.weight", before);
   EXPECT_THAT(error_text([&] { more.load("model", *net); }),
-              HasSubstr("'head.weight' is missing in the model"));
+              AllOf(HasSubstr("'head.weight'"), HasSubstr("missing in the model")));
   Checkpoint half;
   half.put("model", *net);
   half.put("model/first.weight", before.to(torch::kFloat16));
   EXPECT_THAT(error_text([&] { half.load("model", *net); }),
-              HasSubstr("'first.weight' is float16[4, 3] in the checkpoint, float32[4, 3] here"));
+              AllOf(HasSubstr("'first.weight'"), HasSubstr("float16[4, 3] in the checkpoint"),
+                    HasSubstr("float32[4, 3] here")));
 }
 
 TEST(CheckpointTest, AnotherOptimizerIsNamed) {
@@ -247,15 +246,15 @@ TEST(CheckpointTest, AnotherOptimizerIsNamed) {
   Checkpoint saved;
   saved.put("optimizer", adam, *net);
   EXPECT_THAT(error_text([&] { saved.load("optimizer", sgd, *net); }),
-              HasSubstr("Adam in the checkpoint, SGD here"));
+              AllOf(HasSubstr("Adam in the checkpoint"), HasSubstr("SGD here")));
   torch::optim::Adam two(std::vector<torch::optim::OptimizerParamGroup>{{net->first->parameters()},
                                                                         {net->last->parameters()}},
                          torch::optim::AdamOptions());
   EXPECT_THAT(error_text([&] { saved.load("optimizer", two, *net); }),
-              HasSubstr("1 groups in the checkpoint, 2 here"));
+              AllOf(HasSubstr("1 groups in the checkpoint"), HasSubstr("2 here")));
   Net other;
   EXPECT_THAT(error_text([&] { saved.put("optimizer", adam, *other); }),
-              HasSubstr("lacks a parameter of the optimizer"));
+              HasSubstr("lacks a parameter"));
   torch::optim::LBFGS lbfgs(net->parameters());
   EXPECT_THAT(error_text([&] { saved.put("optimizer", lbfgs, *net); }),
               HasSubstr("this optimizer"));
@@ -288,7 +287,7 @@ TEST(CheckpointTest, StateOfAnotherTypeIsNamed) {
   model->to(torch::kFloat64);
   torch::optim::SGD other(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
   EXPECT_THAT(error_text([&] { saved.load("optimizer", other, *model); }),
-              HasSubstr("is float32[2, 2] in the checkpoint, float64[2, 2] here"));
+              AllOf(HasSubstr("float32[2, 2] in the checkpoint"), HasSubstr("float64[2, 2] here")));
   saved.put("epoch", 3);
   EXPECT_EQ(saved.integer("epoch"), 3);
 }
@@ -380,7 +379,7 @@ TEST(CheckpointFileTest, WhatCannotBeReadIsNotReplaced) {
   ::getrlimit(RLIMIT_NOFILE, &limit);
   const rlimit none{.rlim_cur = 0, .rlim_max = limit.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &none);
-  EXPECT_THAT(error_text([&] { kept.file.read(); }), HasSubstr("raise the limit of open files"));
+  EXPECT_THAT(error_text([&] { kept.file.read(); }), HasSubstr("limit of open files"));
   ::setrlimit(RLIMIT_NOFILE, &limit);
   EXPECT_EQ(kept.refused.size(), 0u);
   EXPECT_EQ(kept.step(), 2);
@@ -489,10 +488,10 @@ TEST(CheckpointFileTest, WhatCannotBeWrittenIsSaidBeforeTheFirstStep) {
               HasSubstr("no/run.pt"));
   EXPECT_THROW(CheckpointFile("", ProcessGroup()), InvalidArgument);
   std::filesystem::create_directory(dir / "folder");
-  const std::string wanted = "the path of the checkpoint is a folder: '" + (dir / "folder") +
-                             "'; name a file in it, such as '" + (dir / "folder/run.pt") + "'";
-  EXPECT_EQ(error_text([&] { CheckpointFile(dir / "folder", ProcessGroup()); }), wanted);
-  EXPECT_EQ(error_text([&] { CheckpointFile::exists(dir / "folder"); }), wanted);
+  const auto wanted = AllOf(HasSubstr("is a folder: '" + (dir / "folder") + "'"),
+                            HasSubstr("'" + (dir / "folder/run.pt") + "'"));
+  EXPECT_THAT(error_text([&] { CheckpointFile(dir / "folder", ProcessGroup()); }), wanted);
+  EXPECT_THAT(error_text([&] { CheckpointFile::exists(dir / "folder"); }), wanted);
   EXPECT_THROW(CheckpointFile(dir / "run.pt", ProcessGroup(), {.keep = 0}), InvalidArgument);
 }
 

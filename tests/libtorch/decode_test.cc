@@ -85,7 +85,7 @@ TEST(DecodeImageTest, ASizeThatCannotBeIsRefused) {
 
 TEST(DecodeImageTest, AStripThatWouldTakeMuchMemoryToResizeIsRefused) {
   EXPECT_THAT(test::error_text([&] { decoded(test::png_bomb(1U << 26, 1)); }),
-              HasSubstr("a side of more than 1048576"));
+              AllOf(HasSubstr("side"), HasSubstr("more than 1048576")));
   const std::string tall = "P5 1 1048576 255\n" + std::string(1 << 20, 'x');
   EXPECT_THAT(test::error_text([&] {
                 decoded(tall, {.resize = {2, 1024}});
@@ -100,9 +100,9 @@ TEST(DecodeImageTest, WhatCannotBeDecodedIsABadFieldWithTheReason) {
   EXPECT_THAT(test::error_text([&] { decoded(png.substr(0, 60)); }),
               AllOf(HasSubstr("the data ends early"), HasSubstr("here")));
   EXPECT_THAT(test::error_text([] { decoded(test::png_bomb(1'000'000, 1'000'000)); }),
-              HasSubstr("more than the limit of 268435456"));
+              HasSubstr("limit of 268435456"));
   EXPECT_THAT(test::error_text([&] { decoded(png, {.max_pixels = 107}); }),
-              HasSubstr("9x12 (HxW) is more than the limit of 107 pixels"));
+              AllOf(HasSubstr("9x12 (HxW)"), HasSubstr("limit of 107 pixels")));
   EXPECT_NO_THROW(decoded(png, {.max_pixels = 108}));
 }
 
@@ -221,9 +221,9 @@ TEST(DecodeNpyTest, WhatIsNoArrayOfNumbersIsRefusedWithItsReason) {
               HasSubstr("too many elements"));
   EXPECT_THAT(text(npy("<i4", "(4611686018427387904, 4611686018427387904, 0)", "")),
               HasSubstr("too many elements"));
-  EXPECT_THAT(text(npy("<i4", "(-1,)", "abcd")), HasSubstr("a size in the shape"));
+  EXPECT_THAT(text(npy("<i4", "(-1,)", "abcd")), HasSubstr("size in the shape"));
   EXPECT_THAT(text(npy("<i4", "(2,)", "abcd")),
-              HasSubstr("ends early, 4 bytes where the shape needs 8"));
+              AllOf(HasSubstr("ends early, 4 bytes"), HasSubstr("needs 8")));
   EXPECT_THAT(text(npy("<i4", "(1,)", "abcdefgh")), HasSubstr("too long"));
   EXPECT_THAT(text(npy("<i4", "(1000000000000,)", "abcd")), HasSubstr("ends early"));
   EXPECT_THAT(text(npy("{'descr': '<i4', 'shape': (1,), }", "abcd")), HasSubstr("lacks descr"));
@@ -248,16 +248,16 @@ TEST(DecodeJsonTest, DocumentsAreReadAndBadOnesRefusedWithTheByte) {
   const auto text = [](std::string_view bytes, DecodeOptions options = {}) {
     return test::error_text([&] { decode_json(bytes, options, "here"); });
   };
-  EXPECT_THAT(text("{\"a\": }"), HasSubstr("'}' where a value belongs, at offset 6"));
-  EXPECT_THAT(text("[NaN]"), HasSubstr("'NaN' where a value belongs, at offset 1"));
-  EXPECT_THAT(text({"{}\0 x", 5}), HasSubstr("after the value, at offset 2"));
+  EXPECT_THAT(text("{\"a\": }"), AllOf(HasSubstr("'}' where a value"), HasSubstr("at offset 6")));
+  EXPECT_THAT(text("[NaN]"), AllOf(HasSubstr("'NaN' where a value"), HasSubstr("at offset 1")));
+  EXPECT_THAT(text({"{}\0 x", 5}), AllOf(HasSubstr("after the value"), HasSubstr("at offset 2")));
   EXPECT_EQ(decode_json("\xEF\xBB\xBF[1]", {}, "here")[0], 1);
   EXPECT_THAT(text(""), HasSubstr("JSON"));
   EXPECT_THAT(text("\"\xFF\""), HasSubstr("JSON"));
   EXPECT_THAT(text(std::string(129, '[') + std::string(129, ']')), HasSubstr("deeper than 128"));
   EXPECT_THAT(text(std::string(1'000'000, '[')), HasSubstr("deeper than 128"));
   EXPECT_NO_THROW(decode_json(std::string(128, '[') + std::string(128, ']'), {}, "here"));
-  EXPECT_THAT(text("[1, 2, 3]", {.max_json_bytes = 8}), HasSubstr("more than the limit of 8"));
+  EXPECT_THAT(text("[1, 2, 3]", {.max_json_bytes = 8}), HasSubstr("limit of 8"));
 }
 
 TEST(DecodeSampleTest, FieldsAreDecodedByTheirNames) {

@@ -58,11 +58,10 @@ INSTANTIATE_TEST_SUITE_P(Ranks, ScenarioTest, testing::ValuesIn(kScenarios),
 TEST_F(DistributedTest, ModelsThatDifferInABitAreNamedOnAllRanks) {
   ASSERT_TRUE(run(3, "replicas").ok());
   const std::vector<std::vector<std::string>> wanted = {
-      {"the ranks' models are not the same: the hash of parameter '0.bias' is '", "on rank 2 and '",
-       "on ranks 0 and 1; look for a step"},
-      {"the hash of buffer '1.running_mean' is '", "the hash of buffer '1.running_var' is '",
-       "on rank 2, '", "on rank 1 and '", "on rank 0", "call average_buffers() before"},
-      {"the parameter '2.weight' is 'Float [1, 1]' on rank 2 and not given on ranks 0 and 1"}};
+      {"models", "not the same", "parameter '0.bias' is '", "on rank 2 and '", "on ranks 0 and 1"},
+      {"buffer '1.running_mean' is '", "buffer '1.running_var' is '", "on rank 2, '",
+       "on rank 1 and '", "on rank 0", "average_buffers()"},
+      {"parameter '2.weight' is", "'Float [1, 1]' on rank 2", "not given on ranks 0 and 1"}};
   for (const int rank : {0, 1, 2}) {
     std::istringstream lines(told(rank));
     for (const auto& texts : wanted) {
@@ -159,8 +158,7 @@ class LostTest : public RanksTest {
       EXPECT_THAT(
           told(rank),
           AllOf(HasSubstr("(a rank ended): rank " + std::to_string(rank) + " of 3 lost " + who),
-                HasSubstr(", process "),
-                HasSubstr("; the last call of all ranks was " + last_call + ";"),
+                HasSubstr(", process "), HasSubstr("all ranks was " + last_call + ";"),
                 HasSubstr("last checkpoint")));
     }
   }
@@ -198,9 +196,8 @@ TEST_F(DistributedTest, APeerThatHangsIsNamedAtTheTimeout) {
   run(3, "hang");
   for (const int rank : {0, 2}) {
     EXPECT_THAT(told(rank),
-                AllOf(HasSubstr("cannot wait for the ranks ("), HasSubstr("lost "),
-                      HasSubstr("rank 1 of 3 (host "),
-                      HasSubstr("the last call of all ranks was 1, all_reduce(sum) of 1 Long")));
+                AllOf(HasSubstr("cannot wait"), HasSubstr("lost "), HasSubstr("rank 1 of 3 (host "),
+                      HasSubstr("all ranks was 1, all_reduce(sum) of 1 Long")));
   }
 }
 
@@ -239,7 +236,7 @@ TEST_F(DistributedTest, TheReportOfAnEpochNamesTheSlowestRank) {
 TEST_F(DistributedTest, RanksOutOfStepHearWhichCallsTheyWereAt) {
   ASSERT_TRUE(run(3, "out-of-step").ok());
   const std::vector<std::string> wanted = {
-      "the call is '2, all_reduce(sum) of 1 Long' on rank 2 and '2, barrier' on ranks 0 and 1",
+      "'2, all_reduce(sum) of 1 Long' on rank 2 and '2, barrier' on ranks 0 and 1",
       "'2, all_reduce(sum) of 1 Long' on rank 2 and '2, all_reduce(sum) of 1 Double' on ranks 0",
       "'2, all_reduce(sum) of 101 Float' on rank 2 and '2, all_reduce(sum) of 100 Float'",
       "'2, all_reduce(sum) of 100000 Float' on rank 2 and '2, all_reduce(sum) of 10 Float'",
@@ -251,9 +248,8 @@ TEST_F(DistributedTest, RanksOutOfStepHearWhichCallsTheyWereAt) {
     for (const std::string& text : wanted) {
       std::string line;
       std::getline(lines, line);
-      EXPECT_THAT(line, AllOf(HasSubstr("(the ranks are out of step): rank " +
-                                        std::to_string(rank) + " of 3: "),
-                              HasSubstr(text), HasSubstr("the same calls in the same order")));
+      EXPECT_THAT(line, AllOf(HasSubstr("out of step): rank " + std::to_string(rank) + " of 3: "),
+                              HasSubstr(text), HasSubstr("the same calls")));
     }
   }
 }
@@ -262,13 +258,13 @@ TEST_F(DistributedTest, RanksThatGoByOtherDataOrOptionsHearItBeforeTheFirstSum) 
   // faults.md 54
   ASSERT_TRUE(run(3, "contract", {make_levels("train", 20), make_levels("other", 21)}).ok());
   const std::vector<std::vector<std::string>> wanted = {
-      {"the batch size is '64' on rank 2 and '32' on ranks 0 and 1"},
+      {"batch size", "'64' on rank 2 and '32' on ranks 0 and 1"},
       {"the notes is 'xxxx", "on rank 2 and 'xxx' on ranks 0 and 1"},
       {"the data set", "on rank 2 and '"},
-      {"the batch size is '3' on rank 2 and '2' on ranks 0 and 1"},
+      {"batch size", "'3' on rank 2 and '2' on ranks 0 and 1"},
       {"the order", "on rank 2 and '"},
-      {"the set of columns is", "on rank 2 and '"},
-      {"the parameter 'weight' is 'Float [3, 4]' on rank 2 and 'Float [2, 4]' on ranks 0 and 1"}};
+      {"set of columns", "on rank 2 and '"},
+      {"parameter 'weight'", "'Float [3, 4]' on rank 2 and 'Float [2, 4]' on ranks 0 and 1"}};
   for (const int rank : {0, 1, 2}) {
     std::istringstream lines(told(rank));
     for (const auto& texts : wanted) {
@@ -282,12 +278,12 @@ TEST_F(DistributedTest, RanksThatGoByOtherDataOrOptionsHearItBeforeTheFirstSum) 
 
 TEST_F(DistributedTest, CtrlCAndALostRankAreHeardWhileGlooConnects) {
   EXPECT_TRUE(run(2, "connecting", {"int"}, "int").ok());
-  EXPECT_THAT(told(1, "int"), HasSubstr("interrupted while the ranks were meeting: rank 1"));
+  EXPECT_THAT(told(1, "int"), AllOf(HasSubstr("interrupted"), HasSubstr("meeting: rank 1")));
   EXPECT_THAT(told(0, "int"),
-              HasSubstr("a rank was interrupted while the ranks were meeting: rank 1 (host "));
+              AllOf(HasSubstr("a rank was interrupted"), HasSubstr("meeting: rank 1 (host ")));
   EXPECT_EQ(run(2, "connecting", {"kill"}, "kill").first_failed, 1);
   EXPECT_THAT(told(0, "kill"),
-              HasSubstr("a rank ended while the ranks were connecting: rank 1 (host "));
+              AllOf(HasSubstr("a rank ended"), HasSubstr("connecting: rank 1 (host ")));
 }
 
 LocalRanksResult run_shell(int num_ranks, const std::string& script, const std::string& argument) {

@@ -227,7 +227,7 @@ TEST(EvaluateTest, WhateverIsMeasuredIsAveragedExactly) {
                     [](const torch::Tensor&, const torch::Tensor&) { return torch::ones({2}); },
                     data, {}, {.batch_size = 5});
               }),
-              HasSubstr("one row of numbers per image"));
+              HasSubstr("row of numbers"));
   std::int64_t figures = 1;
   EXPECT_THAT(error_text([&] {
                 exact_means(
@@ -245,10 +245,9 @@ TEST(EvaluateTest, WhatCannotBeIsNamed) {
   const Predict three = [](const torch::Tensor& images) {
     return torch::zeros({images.size(0), 3});
   };
-  EXPECT_THAT(
-      error_text([&] { evaluate(three, data, {}); }),
-      HasSubstr("a label is not a class of the model: sample 3, label 3; the model gives scores "
-                "of 3 classes"));
+  EXPECT_THAT(error_text([&] { evaluate(three, data, {}); }),
+              testing::AllOf(HasSubstr("not a class"), HasSubstr("sample 3, label 3"),
+                             HasSubstr("of 3 classes")));
   EXPECT_EQ(exact_accuracy(three, data, {}).sum, 1);
   EXPECT_THAT(error_text([&] { evaluate(three, data, {}, {.top_k = {0}}); }), HasSubstr("top_k"));
 }

@@ -173,11 +173,12 @@ TEST_F(HostsTest, RankZeroOnAnotherHostThanMasterAddrIsNamed) {
   run_on_two_hosts("misled", "10.77.15.2");
   if (IsSkipped() || HasFailure()) return;
   EXPECT_THAT(test::read_file(dir_ / "out.x.0"),
-              testing::HasSubstr("listens on host host-a (10.77.15.1), port 29415, but "
-                                 "MASTER_ADDR=10.77.15.2 is not an address of this host"));
+              testing::AllOf(testing::HasSubstr("listens on host host-a (10.77.15.1), port 29415"),
+                             testing::HasSubstr("MASTER_ADDR=10.77.15.2 is not an address")));
   for (const char* rank : {"1", "2"}) {
     EXPECT_THAT(test::read_file(dir_ / "out.x." + rank),
-                testing::HasSubstr("waiting for rank 0 at '10.77.15.2' port 29415 ("));
+                testing::AllOf(testing::HasSubstr("waiting for rank 0"),
+                               testing::HasSubstr("'10.77.15.2' port 29415 (")));
   }
 }
 
@@ -189,7 +190,7 @@ TEST_P(CableTest, RanksBehindACableThatIsPulledAreNamedAtTheTimeout) {
   if (IsSkipped() || HasFailure()) return;
   for (const char* rank : {"0", "1"}) {
     EXPECT_THAT(test::read_file(dir_ / "out." + rank),
-                testing::AllOf(testing::HasSubstr("a rank does not answer"),
+                testing::AllOf(testing::HasSubstr("does not answer"),
                                testing::HasSubstr(" lost rank 2 of 3 (host host-b, process ")));
   }
   EXPECT_THAT(test::read_file(dir_ / "out.2"),

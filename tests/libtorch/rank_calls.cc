@@ -105,13 +105,12 @@ void reduce_types(const Arguments&) {
   const auto refused = [&](const torch::Tensor& tensor, Op op) {
     return text_of(ErrorCode::kUnsupported, [&] { group.all_reduce(tensor, op); });
   };
-  REQUIRE(refused(plain, Op::kMax) ==
-          "a minimum or maximum over the ranks does not exist for a tensor of this kind: "
-          "ComplexFloat, Strided; "
-          "give a dense tensor of real numbers");
-  REQUIRE(refused(torch::eye(3).to_sparse(), Op::kSum) ==
-          "a tensor of this kind cannot be summed over the ranks: Float, Sparse; give a dense "
-          "tensor of real numbers");
+  const std::string no_maximum = refused(plain, Op::kMax);
+  REQUIRE(no_maximum.find("minimum or maximum") != std::string::npos);
+  REQUIRE(no_maximum.find(": ComplexFloat, Strided; ") != std::string::npos);
+  const std::string no_sum = refused(torch::eye(3).to_sparse(), Op::kSum);
+  REQUIRE(no_sum.find("cannot be summed") != std::string::npos);
+  REQUIRE(no_sum.find(": Float, Sparse; ") != std::string::npos);
   text_of(ErrorCode::kOutOfRange, [&] { group.broadcast(torch::zeros({1}), world); });
   group.barrier();
 }
@@ -214,9 +213,10 @@ void buffers(const Arguments&) {
   sl::require_same_replicas(module, group);
 
   module.register_buffer("z", torch::zeros({1}, torch::kComplexFloat));
-  REQUIRE(text_of(ErrorCode::kUnsupported, [&] { sl::average_buffers(module, group); }) ==
-          "complex numbers are not averaged over the ranks: buffer 'z'; keep it as two tensors of "
-          "real numbers");
+  const std::string no_average =
+      text_of(ErrorCode::kUnsupported, [&] { sl::average_buffers(module, group); });
+  REQUIRE(no_average.find("complex numbers") != std::string::npos);
+  REQUIRE(no_average.find(": buffer 'z'; ") != std::string::npos);
   group.barrier();
 }
 

@@ -614,10 +614,9 @@ void guards(const Arguments& arguments) {
   const auto adopt = [&](const char* name, sl::StopGuard* with) {
     return make_group("adopted", arguments[1] + name, with);
   };
-  REQUIRE(
-      text_of(ErrorCode::kMismatch, [&] {
-        adopt(".a", has_guard ? &guard : nullptr);
-      }).find("the StopGuard is 'not given' on rank 1 and 'given' on rank 0") != std::string::npos);
+  REQUIRE(text_of(ErrorCode::kMismatch, [&] {
+            adopt(".a", has_guard ? &guard : nullptr);
+          }).find("StopGuard is 'not given' on rank 1 and 'given' on rank 0") != std::string::npos);
   // A guard whose first group failed may get another group.
   const auto group = adopt(".b", &guard);
 #ifdef SHARDWISE_HAVE_GLOO

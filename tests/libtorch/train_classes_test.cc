@@ -60,10 +60,9 @@ TEST_F(TrainClassesTest, NoShardIsFetchedToCountThem) {
   const int gets = server_.gets("/train.tar");
   const auto refused = train("plain.idx", {});
   EXPECT_EQ(refused.code, 1);
-  EXPECT_THAT(
-      refused.err,
-      AllOf(HasSubstr("the number of classes is unknown until all shards are fetched: '"),
-            HasSubstr("plain.idx'; give --classes, or build the index with --column cls\n")));
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("number of classes is unknown"),
+                    HasSubstr("plain.idx'; give --classes"), HasSubstr("--column cls\n")));
   EXPECT_EQ(server_.gets("/train.tar"), gets);
 }
 
@@ -92,9 +91,8 @@ TEST_F(TrainClassesTest, TheyComeFromTheColumnOrTheOption) {
 TEST_F(TrainClassesTest, ALabelThatIsNoClassIsNamedWhereItIsMet) {
   const auto finished = train("plain.idx", {"--classes", "2"});
   EXPECT_EQ(finished.code, 1);
-  EXPECT_THAT(finished.err,
-              AllOf(HasSubstr("a label is not a class: sample "),
-                    HasSubstr(" is of 2; labels must be numbers from 0, below --classes")));
+  EXPECT_THAT(finished.err, AllOf(HasSubstr("not a class: sample "), HasSubstr(" is of 2; "),
+                                  HasSubstr("below --classes")));
 }
 
 using TrainFetchTest = TrainClassesTest;

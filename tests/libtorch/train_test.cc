@@ -424,8 +424,8 @@ TEST_F(RanksTrainTest, ARankThatDoesNotAnswerInTimeIsNamedAndIsNoInterruption) {
   for (int i = 0; i < 60'000 && trainer.children().size() == 2; ++i) ::usleep(10'000);
   ::kill(ranks[1], SIGCONT);
   EXPECT_EQ(trainer.wait(), 1);
-  EXPECT_THAT(trainer.err(), AllOf(HasSubstr("a rank does not answer"),
-                                   HasSubstr("lost rank 1 of 2"), Not(HasSubstr("interrupted"))));
+  EXPECT_THAT(trainer.err(), AllOf(HasSubstr("does not answer"), HasSubstr("lost rank 1 of 2"),
+                                   Not(HasSubstr("interrupted"))));
 }
 
 TEST_F(RanksTrainTest, ASignalToOneRankStopsAllWithACheckpointFromWhichTheRunGoesOn) {
@@ -511,13 +511,15 @@ TEST_F(RanksTrainTest, ARunThatIsOutOfTimeOrPatienceEndsWithZeroAndItsCheckpoint
   const auto done = run(dir_, with({"--local-ranks", "2", "--epochs", "100", "--patience", "2",
                                     "--checkpoint", dir_ / "best.pt"}));
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_THAT(done.err, HasSubstr(": no better accuracy in 2 evaluations (rank 0)"));
+  EXPECT_THAT(done.err,
+              AllOf(HasSubstr(": no better accuracy"), HasSubstr("2 evaluations (rank 0)")));
   EXPECT_THAT(done.out, HasSubstr("each sample counted once"));
   // The resumed run has no patience left.
   const auto again = run(dir_, with({"--local-ranks", "2", "--epochs", "100", "--patience", "2",
                                      "--checkpoint", dir_ / "best.pt", "--resume"}));
   EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr(": no better accuracy in 2 evaluations (rank 0)"));
+  EXPECT_THAT(again.err,
+              AllOf(HasSubstr(": no better accuracy"), HasSubstr("2 evaluations (rank 0)")));
   EXPECT_THAT(again.out, Not(HasSubstr("loss")));
 }
 
@@ -628,7 +630,7 @@ TEST_F(RanksTrainTest, ComputeThreadsSleepWhileTheyWait) {
     // Let the run fail at its first step, as spinning threads are slow.
     more.insert(more.end(), {"--threads", "1", "--classes", "1"});
     const auto result = run(dir_, with(std::move(more)));
-    EXPECT_THAT(result.err, HasSubstr("a label is not a class"));
+    EXPECT_THAT(result.err, HasSubstr("not a class"));
     if (result.err.find("GOMP_SPINCOUNT") == std::string::npos) return -1;
     int count = 0;
     for (const auto& line : lines_of(result.err)) {
@@ -806,14 +808,13 @@ TEST_F(RanksTrainTest, CtrlCEndsARankThatWaitsForOthers) {
     return rank->has_begun() && rank->err().find("waiting for rank 0 ") != std::string::npos;
   };
   for (int i = 0; i < 12'000 && !said(); ++i) ::usleep(10'000);
-  EXPECT_THAT(rank->err(), HasSubstr("shardwise-train: note: rank 1 of 2: waiting for rank 0 at "));
+  EXPECT_THAT(rank->err(), AllOf(HasSubstr("shardwise-train: note: rank 1 of 2: "),
+                                 HasSubstr("waiting for rank 0 at ")));
   ::kill(rank->pid(), SIGINT);
   EXPECT_EQ(rank->wait(), 130);
-  EXPECT_THAT(
-      rank->err(),
-      AllOf(
-          HasSubstr("interrupted"), Not(HasSubstr("error")),
-          HasSubstr("note: rank 1 of 2: interrupted; trying for some seconds to tell rank 0 at ")));
+  EXPECT_THAT(rank->err(), AllOf(HasSubstr("interrupted"), Not(HasSubstr("error")),
+                                 HasSubstr("note: rank 1 of 2: interrupted; "),
+                                 HasSubstr("to tell rank 0 at ")));
 }
 
 TEST_F(RanksTrainTest, ASignalToOneRankWhileTheRanksMeetIsTheExitCode) {
@@ -848,9 +849,9 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt", "--resume"}), 1),
               AllOf(HasSubstr("not a complete checkpoint"), HasSubstr("junk.pt")));
   ::mkdir((dir_ / "folder").c_str(), 0755);
-  EXPECT_THAT(text(with({"--checkpoint", dir_ / "folder"}), 1),
-              AllOf(HasSubstr("the path of the checkpoint is a folder: '"),
-                    HasSubstr("name a file in it, such as '" + (dir_ / "folder/run.pt"))));
+  EXPECT_THAT(
+      text(with({"--checkpoint", dir_ / "folder"}), 1),
+      AllOf(HasSubstr("is a folder: '"), HasSubstr("such as '" + (dir_ / "folder/run.pt"))));
   EXPECT_THAT(text(with({"--label-field", "txt"}), 1),
               AllOf(HasSubstr("txt"), HasSubstr("with --label-field")));
   EXPECT_THAT(text(with({"--classes", "2"}), 1), HasSubstr("below --classes"));

@@ -136,7 +136,7 @@ ONE_TAKERS: dict[str, Any] = {
     "weights", [{0: 0.7, 1: 0.3}, {"a": 0.7, "b": 0.3}, {0.7, 0.3}, "12", b"12", [0.7, "x"], [[1]]]
 )
 def test_weights_without_an_order_are_refused(ds: shardwise.Dataset, weights: Any) -> None:
-    with pytest.raises(errors.InvalidArgument, match="weights=.*; give a list with a number for"):
+    with pytest.raises(errors.InvalidArgument, match="weights=.*; give a list"):
         shardwise.mix([ds, ds], weights=weights)
 
 
@@ -257,7 +257,7 @@ def test_a_part_is_a_number_and_how_many_there_are(tmp_path: Path, shards: Path)
     assert whole.num_samples == 103
     with pytest.raises(shardwise.errors.InvalidArgument, match="parts are numbered from 1"):
         shardwise.index(tmp_path / "4.idx", shards, part=(4, 3), threads=0)
-    with pytest.raises(shardwise.errors.InvalidArgument, match=r"not valid: part=3; give the part's number from 1"):
+    with pytest.raises(shardwise.errors.InvalidArgument, match="not valid: part=3; .*from 1"):
         shardwise.index(tmp_path / "4.idx", shards, part=3, threads=0)  # type: ignore[arg-type]
 
 

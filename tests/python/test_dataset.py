@@ -41,13 +41,13 @@ def test_indices_are_those_of_a_list(ds: shardwise.Dataset) -> None:
     assert ds[-103].index == 0
     assert ds[np.int64(5)].index == 5
     assert [sample.index for sample in ds] == list(range(103))
-    where = f"{re.escape(repr(ds.path))}; it has 103 samples, from 0"
+    where = f"{re.escape(repr(ds.path))}; .*103 samples, from 0"
     for wrong in (103, -104, 1 << 40):
         with pytest.raises(IndexError, match=f"no such sample: sample {wrong} of {where}"):
             ds[wrong]
         with pytest.raises(errors.OutOfRange, match=f"sample {wrong} of {where}"):
             ds.gather(np.array([0, wrong]), "bin")
-    with pytest.raises(errors.OutOfRange, match="sample -4 of a view of .*train.idx'; it has 3 "):
+    with pytest.raises(errors.OutOfRange, match="sample -4 of a view .*train.idx'; .* 3 "):
         ds[50:53][-4]
     with pytest.raises(IndexError):
         ds[1 << 70]
@@ -80,7 +80,7 @@ def test_samples_come_in_the_order_of_the_numbers(index: Path) -> None:
     assert next(it).index == 1
     assert next(it, None) is next(it, None) is None
     for numbers in ([0, 103], [0, -104]):
-        with pytest.raises(errors.OutOfRange, match=f"sample {numbers[1]} of .*it has 103 samples"):
+        with pytest.raises(errors.OutOfRange, match=f"sample {numbers[1]} of .*103 samples"):
             ds.samples(numbers)
     with pytest.raises(TypeError):
         ds.samples("000001")
@@ -122,7 +122,7 @@ def test_a_sample_has_what_a_mapping_has(ds: shardwise.Dataset) -> None:
     assert bytes(sample.get("cls")) == b"7"
     assert dict(sample) == sample.views() == dict(sample.items())
     assert [bytes(view) for view in sample.values()] == [b"\x07" * 8, b"7"]
-    with pytest.raises(errors.NotFound, match="no field 'jpg': sample 7 .*its fields are bin, cls"):
+    with pytest.raises(errors.NotFound, match="no field 'jpg': sample 7 .*bin, cls"):
         sample["jpg"]
     with pytest.raises(LookupError):
         sample.bytes("jpg")
@@ -165,11 +165,11 @@ def test_json_is_what_the_library_calls_json(tmp_path: Path) -> None:
     bad = {
         b'{"a": "\xc3\xb6", "b": NaN}': ("'NaN' where a value belongs", 16),
         b"[-Infinity]": ("'Infinity' where a digit belongs", 2),
-        b"[1e999]": ("'1e999' is beyond the range of a double", 1),
+        b"[1e999]": ("'1e999' is beyond the range", 1),
         b'["\\ud800"]': ("is an unpaired surrogate", 2),
         b'{"w":50}\0 garbage': ("'\\x00' after the value", 8),
         b"\xff\xfe1\0": ("UTF-16", 0),
-        b"": ("it ends where a value belongs", 0),
+        b"": ("where a value belongs", 0),
         b"[" * 501 + b"]" * 501: ("nested deeper than 500", 500),
     }
     write_shard(
@@ -222,7 +222,7 @@ def test_keys(ds: shardwise.Dataset) -> None:
     assert ds.find("000042") == ds[42]
     assert ds.find("x") is None
     assert ds.get("000042").index == 42
-    with pytest.raises(errors.NotFound, match="no sample has the key 'x'"):
+    with pytest.raises(errors.NotFound, match="the key 'x'"):
         ds.get("x")
     view = ds[40:50]
     assert view.find_number("000042") == 2
@@ -265,12 +265,12 @@ def test_views(ds: shardwise.Dataset) -> None:
     kept = ds.select(["000009", "nix", "000003"], missing="skip")
     assert [sample.key for sample in kept] == [keys[3], keys[9]]
     assert len(ds.select(["nix"], missing="skip")) == 0
-    with pytest.raises(ValueError, match="missing='maybe'; choose one of: error, skip"):
+    with pytest.raises(ValueError, match="missing='maybe'; .*error, skip"):
         ds.select(["nix"], missing="maybe")
     with pytest.raises(ValueError, match="no such column: nix"):
         ds.where("nix = 3")
     for parameter in ("?1", "?", ":x", "@x"):
-        text = f"has the parameter {re.escape(repr(parameter))}, which has no value"
+        text = f"parameter {re.escape(repr(parameter))}, .*no value"
         with pytest.raises(errors.InvalidArgument, match=text):
             ds.where(f"cls = {parameter}")
 
@@ -307,7 +307,7 @@ def test_a_column_without_a_value_is_warned_of(
     shards: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:
     names = ["typo", "cls"]
-    with pytest.warns(UserWarning, match="no sample has a value for the columns 'typo'") as seen:
+    with pytest.warns(UserWarning, match="no sample has .*columns 'typo'") as seen:
         report = shardwise.index(tmp_path / "x.idx", shards, columns=names)
     assert seen[0].filename == __file__
     assert report.without_value == {"typo": report.num_samples, "cls": 0}
@@ -471,7 +471,7 @@ def test_other_sources_than_an_index(shards: Path, tmp_path: Path) -> None:
     shardwise.index(tmp_path / "plain.idx", shards)
     with pytest.raises(errors.NotFound, match="no column 'cls=cls'.*plain.idx"):
         shardwise.open(tmp_path / "plain.idx", columns=["cls"])
-    with pytest.raises(ValueError, match="choose map, read or range"):
+    with pytest.raises(ValueError, match="map, read or range"):
         shardwise.open(shards, access="nix", index_directory=tmp_path / "kept")
 
 

@@ -64,7 +64,7 @@ def test_building_meets_damage(tmp_path: Path) -> None:
     assert not (tmp_path / "x.idx").exists()
     report = shardwise.index(tmp_path / "x.idx", shard, on_bad={"damage": "skip"})
     assert report.num_skipped > 0
-    with pytest.raises(ValueError, match="no such kind of bad member: 'nix'; .* damage"):
+    with pytest.raises(ValueError, match="bad member: 'nix'; .* damage"):
         shardwise.index(tmp_path / "y.idx", shard, on_bad={"nix": "skip"})
     with pytest.raises(ValueError, match="unknown policy: .nix."):
         shardwise.index(tmp_path / "y.idx", shard, on_bad={"damage": "nix"})
@@ -248,7 +248,7 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "b.tar.gz", "wb") as packed:
         packed.write((tmp_path / "a.tar").read_bytes())
     shardwise.index(tmp_path / "b.idx", tmp_path / "b.tar.gz")
-    with pytest.raises(errors.Unsupported, match=r"; give a cache \(cache=\), or expand"):
+    with pytest.raises(errors.Unsupported, match=r"; .*\(cache=\), or expand"):
         shardwise.open(tmp_path / "b.idx")[0]
     with pytest.raises(shardwise.Error, match=r", or replace it \(replace=True\)$"):
         with shardwise.ShardWriter(tmp_path / "b-%d.tar") as sink:
@@ -266,7 +266,7 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
     audit.add([3, 4])
     with pytest.raises(errors.NotExact, match="at least 99,998 missing, 0 repeated$"):
         audit.prove(sampler)
-    with pytest.raises(errors.NotFound, match="the path that was given as root=$"):
+    with pytest.raises(errors.NotFound, match="given as root=$"):
         shardwise.open(tmp_path / "b.idx", root=tmp_path / "none")
     with pytest.raises(errors.InvalidArgument, match=r"\(build=False\): "):
         shardwise.open(tmp_path / "a.tar", build=False)
@@ -275,7 +275,7 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
     with pytest.raises(errors.StaleIndex, match="with accept_times=True$"):
         shardwise.open(tmp_path / "a.idx")[0]
     (tmp_path / "a.tar").unlink()
-    with pytest.raises(errors.NotFound, match="give their folder with root=, or store"):
+    with pytest.raises(errors.NotFound, match="folder with root=, or store"):
         shardwise.open(tmp_path / "a.idx")[0]
 
 
@@ -288,7 +288,7 @@ def test_advice_is_for_the_call_that_can_take_it(tmp_path: Path) -> None:
     with pytest.raises(errors.NotFound, match=r"shardwise.index\(drop_missing=True\) leaves out"):
         shardwise.open(tmp_path / "gone-{0..3}.tar")
     joined = f"{tmp_path}/a-{{0..1}}.tar::{tmp_path}/b-{{0..1}}.tar"
-    with pytest.raises(errors.InvalidArgument, match="joined by ::, as webdataset joins them"):
+    with pytest.raises(errors.InvalidArgument, match="joined by ::, as webdataset"):
         shardwise.open(joined)
     with pytest.raises(TypeError, match="str .* not b'a.idx'"):
         shardwise.open(b"a.idx")  # type: ignore[arg-type]
@@ -297,7 +297,8 @@ def test_advice_is_for_the_call_that_can_take_it(tmp_path: Path) -> None:
 def test_a_condition_that_cannot_be_used_is_named_in_words_of_python(
     ds: shardwise.Dataset,
 ) -> None:
-    with pytest.raises(errors.InvalidArgument, match=r"Dataset.columns shows the columns; shardwise.index\(columns=\)"):
+    text = r"Dataset.columns .*; shardwise.index\(columns=\)"
+    with pytest.raises(errors.InvalidArgument, match=text):
         ds.where("width > 3")
     with pytest.raises(errors.InvalidArgument, match="incomplete input; "):
         ds.where("cls =")

@@ -63,9 +63,8 @@ def test_a_state_in_the_middle_of_a_balanced_step_is_for_as_many_ranks(
     assert before + list(again) == list(walk(2))
     with pytest.raises(Mismatch) as raised:
         walk(3).load_state_dict(state)
-    assert str(raised.value) == (
-        "the state is within a step: epoch 0; resume with the same number of ranks and batch size, or take the state between steps"
-    )
+    said = str(raised.value)
+    assert "within a step: epoch 0; " in said and "same number of ranks" in said
 
 
 def test_a_state_at_the_end_of_an_epoch_has_nothing_left() -> None:
@@ -96,7 +95,7 @@ def test_batches_of_the_order_of_wids_are_even_only_where_its_ranks_are() -> Non
     ]
     with pytest.raises(InvalidArgument, match="before the last step"):
         made[0].token_after_batches(2, 5, even=True)
-    with pytest.raises(InvalidArgument, match="one has 11 samples, another 10, in batches of 1; "):
+    with pytest.raises(InvalidArgument, match="11 samples, another 10, in batches of 1; "):
         made[0].batches(1, even=True)
 
 
@@ -122,5 +121,5 @@ def test_ranks_of_launchers(
 def test_ranks_that_contradict_each_other_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "4")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(Distributed, match="RANK=4 and WORLD_SIZE=4; ranks are numbered from 0 to"):
+    with pytest.raises(Distributed, match="RANK=4 and WORLD_SIZE=4; .*from 0 to"):
         _core.ranks_of_launcher()

@@ -70,13 +70,12 @@ def test_what_is_not_as_declared_is_refused(ds: shardwise.Dataset) -> None:
             (2,),
             np.zeros(2),
             errors.InvalidArgument,
-            "column 'f', sample 0 .* another type than its column: format 'd' of 8 bytes instead "
-            "of float32",
+            "column 'f', sample 0 .* another type .*: format 'd' of 8 bytes .*float32",
         ),
         ("float32", (2,), np.zeros(3, np.float32), errors.BadField, r"\[3\] instead of \[2\]"),
         ("float32", (2,), b"1234", errors.BadField, "4 bytes of float32 instead of 8"),
-        ("float32", None, b"12345", errors.BadField, "5 bytes of float32; give the bytes of whole"),
-        ("float32", (2,), None, errors.InvalidArgument, "a function returned no array: NoneType"),
+        ("float32", None, b"12345", errors.BadField, "5 bytes of float32; "),
+        ("float32", (2,), None, errors.InvalidArgument, "returned no array: NoneType"),
         ("uint8", (2,), np.zeros(2, np.int8), errors.InvalidArgument, "format 'b'"),
         ("int64", (), "text", ValueError, "text"),
     ]
@@ -146,7 +145,7 @@ def test_what_a_function_raises_reaches_the_consumer(ds: shardwise.Dataset, thre
         loader.next()
     assert caught.value is thrown
     assert (
-        "in the function of column 'f', sample 12 ('000012') in shard" in caught.value.__notes__[0]
+        "column 'f', sample 12 ('000012') in shard" in caught.value.__notes__[0]
     )
     assert any(frame.name == "fails" for frame in caught.traceback)
     third = loader.next()
@@ -279,8 +278,8 @@ def one_argument(data: bytes) -> int:
     [
         (name_error, NameError, "undefined"),
         (import_error, ImportError, "no_such_module"),
-        (type_error, errors.BadField, r"all of the first 1\d\d samples are bad: .*TypeError"),
-        (one_argument, errors.BadField, r"all of the first 1\d\d .*takes 1 positional"),
+        (type_error, errors.BadField, r"first 1\d\d samples are bad: .*TypeError"),
+        (one_argument, errors.BadField, r"first 1\d\d .*takes 1 positional"),
     ],
 )
 def test_a_mistake_in_a_decoder_is_no_bad_sample(
@@ -311,7 +310,7 @@ def test_the_end_of_an_iterator_in_a_function_does_not_end_the_loop(
         for _ in loader:
             pass
     assert isinstance(caught.value.__cause__, StopIteration)
-    assert "in the function of column 'f', sample " in caught.value.__notes__[0]
+    assert "column 'f', sample " in caught.value.__notes__[0]
 
 
 def test_an_exception_without_a_text_is_one(ds: shardwise.Dataset) -> None:
@@ -584,9 +583,9 @@ def test_memory_that_is_too_small_or_elsewhere_is_refused(ds: shardwise.Dataset)
     assert one_batch(ds, column, memory=Block)["cls"].size == 32
     with pytest.raises(errors.InvalidArgument, match="too small: 4095 bytes instead of 4096; "):
         one_batch(ds, column, memory=lambda size: Block(size - 1))
-    with pytest.raises(errors.InvalidArgument, match="memory of a batch is on the device meta; "):
+    with pytest.raises(errors.InvalidArgument, match="on the device meta; "):
         one_batch(ds, column, memory=lambda size: Block(size, device="meta"))
-    with pytest.raises(errors.InvalidArgument, match="memory of a batch has no address; "):
+    with pytest.raises(errors.InvalidArgument, match="has no address; "):
         one_batch(ds, column, memory=lambda size: Block(size, address=0))
 
 

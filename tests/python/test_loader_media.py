@@ -199,7 +199,7 @@ def test_a_column_of_the_index_is_told_from_a_field(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.tar", [("k0", {"json": b'{"width": 3}'})])
     shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", columns=["json:$.width"], threads=0)
     loader = Loader(shardwise.open(tmp_path / "a.idx"), columns=[columns.integer("width")])
-    text = "no field 'width'.*fields are json; 'width' is a column of the index.* from 'json'"
+    text = "no field 'width'.* json; 'width' is a column .* 'json'"
     with pytest.raises(errors.NotFound, match=text):
         loader.next()
 
@@ -215,19 +215,19 @@ def test_images_of_16_bits(tmp_path: Path) -> None:
     assert np.array_equal(batch["pgm"], np.broadcast_to(depth, (1, 3, 2, 3)))
     scaled = Loader(data, columns=[columns.image("pgm")], batch_size=1, order=Order(kind="sequential")).next()
     assert scaled is not None and scaled["pgm"][0, 0].tolist() == [[0, 1, 1], [4, 16, 255]]
-    with pytest.raises(errors.BadField, match="its values have 8 bits, but uint16"):
+    with pytest.raises(errors.BadField, match="8 bits, but uint16"):
         Loader(data[1:], columns=[columns.image("pgm", kept)]).next()
-    with pytest.raises(errors.InvalidArgument, match="resize is given, but type uint16"):
+    with pytest.raises(errors.InvalidArgument, match="resize .* type uint16"):
         columns.image("pgm", ImageTransform(resize=4, type="uint16"))
-    with pytest.raises(errors.InvalidArgument, match="videos are decoded to 8 bits"):
+    with pytest.raises(errors.InvalidArgument, match="videos .*to 8 bits"):
         columns.video("mp4", transform=kept)
 
 
 def test_options_that_cannot_be_are_named() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"resize": -3}, r"resize=-3; give the side of a square in pixels, or \(height, width\)"),
+        ({"resize": -3}, r"resize=-3; .*in pixels, or \(height, width\)"),
         ({"resize": (1, 2, 3)}, r"resize=\(1, 2, 3\)"),
-        ({"filter": "nearest"}, "filter='nearest'; choose one of: bilinear, bicubic"),
+        ({"filter": "nearest"}, "filter='nearest'; .*: bilinear, bicubic"),
         ({"type": "int8"}, "choose one of: uint8, float32, float16, bfloat16, uint16"),
         ({"layout": 3}, "choose one of: channels_first, channels_last"),
         ({"normalize": True}, "give a shardwise.transforms.Normalize"),
@@ -236,7 +236,7 @@ def test_options_that_cannot_be_are_named() -> None:
             {"colour_jitter": ColourJitter(brightness=2.0)},  # type: ignore[arg-type]
             r"brightness=2.0; give two numbers",
         ),
-        ({"fill": (1, 2)}, "a number for each of the three channels"),
+        ({"fill": (1, 2)}, "the three channels"),
         ({"horizontal_flip": "often"}, "horizontal_flip='often'"),
         ({"horizontal_flip": 2.0}, "2"),
     ]
@@ -272,9 +272,8 @@ def test_a_package_without_video_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delitem(sys.modules, "shardwise._video", raising=False)
     with pytest.raises(errors.Unsupported) as raised:
         columns.video("mp4")
-    assert str(raised.value) == (
-        "this package was built without FFmpeg, which columns of videos and sounds need; build it where FFmpeg's libraries are installed"
-    )
+    said = str(raised.value)
+    assert "built without FFmpeg" in said and "FFmpeg's libraries" in said
 
 
 def test_a_clip_has_the_frames_of_the_video(tmp_path: Path, media: Path) -> None:

@@ -154,8 +154,8 @@ def test_a_loader_made_before_the_process_group_is_refused(
     for number, rank in enumerate(ranks):
         out, err = rank.communicate()
         assert rank.returncode == 0, err
-        text = "the loader was made before torch.distributed was initialised, and has no ranks: "
-        assert out.count(f"{text}this process is rank {number} of 2;") == (3 if world == 2 else 0)
+        text = f"process is rank {number} of 2;"
+        assert out.count(text) == (3 if world == 2 else 0)
         assert out.endswith("103\n")
 
 

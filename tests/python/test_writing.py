@@ -98,19 +98,19 @@ def test_bad_samples_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="__key__"):
         sink.write({"txt": "x"})
     for key in (1, b"a", None):
-        with pytest.raises(errors.InvalidArgument, match="^a key must be a str, not "):
+        with pytest.raises(errors.InvalidArgument, match="^a key .* str, not "):
             sink.write({"__key__": key, "txt": "x"})
     with pytest.raises(ValueError, match="dot"):
         sink.write({"__key__": "a.b", "txt": "x"})
     with pytest.raises(errors.BadField, match="'cls' cannot be stored"):
         sink.write({"__key__": "a", "cls": [1]})
     for value in (5.7, float("nan"), float("inf"), np.float32(0.5)):
-        with pytest.raises(errors.BadField, match="'cls' cannot be stored: wanted a whole number"):
+        with pytest.raises(errors.BadField, match="'cls' cannot be stored: .*whole number"):
             sink.write({"__key__": "a", "cls": value})
     with pytest.raises(errors.BadField, match="'json' cannot be stored: .*not JSON compliant"):
         sink.write({"__key__": "a", "json": {"x": [float("nan")]}})
     objects = np.array([object()])
-    with pytest.raises(errors.BadField, match="'npz' cannot be stored: the array 'x' has Python objects"):
+    with pytest.raises(errors.BadField, match="'npz' cannot be stored: .*'x' has Python objects"):
         sink.write({"__key__": "a", "npz": {"x": objects}})
     with pytest.raises(errors.BadField, match="'pt' cannot be stored: .*dict"):
         sink.write({"__key__": "a", "pt": {}})
@@ -195,7 +195,7 @@ def test_an_exception_ends_the_writer(tmp_path: Path) -> None:
 
 def test_a_sample_is_a_dict(tmp_path: Path) -> None:
     sink = ShardWriter(tmp_path / "s-%d.tar")
-    with pytest.raises(errors.InvalidArgument, match="^not valid: sample=3; give a dict of"):
+    with pytest.raises(errors.InvalidArgument, match="^not valid: sample=3; give a dict"):
         sink.write(3)  # type: ignore[arg-type]
 
 
@@ -246,13 +246,13 @@ def test_what_cannot_be_stored_is_named(tmp_path: Path) -> None:
     with TarWriter(tmp_path / "a.tar", encoders=own) as sink:
         fill(sink, "a")
         for sample, text in (
-            ({"gz": 1}, "the field 'gz' cannot be stored: cannot encode a int"),
-            ({"own": 1}, "the field 'own' cannot be stored: its encoder returned a str, not bytes"),
+            ({"gz": 1}, "'gz' cannot be stored: .* int"),
+            ({"own": 1}, "'own' cannot be stored: its encoder .* str, not bytes"),
         ):
             with pytest.raises(errors.BadField, match=text):
                 sink.write({"__key__": "b", **sample})
         wrong: dict[object, object] = {"__key__": "b", 3: b"1"}
-        with pytest.raises(errors.InvalidArgument, match="must be a str, not 3"):
+        with pytest.raises(errors.InvalidArgument, match="a str, not 3"):
             sink.write(wrong)  # type: ignore[arg-type]
     assert [sample.key for sample in shardwise.open(tmp_path / "a.tar")] == ["a"]
 
@@ -320,8 +320,8 @@ MASKED = np.ma.masked_array([1, 2], [False, True])
 
 # Values that would be lost: field, value, and the error's text.
 LOST: dict[str, tuple[str, Any, str]] = {
-    "a mask": ("npy", MASKED, "the array has a mask"),
-    "a mask in a list": ("npy", [MASKED, MASKED], "the array has a mask"),
+    "a mask": ("npy", MASKED, "array has a mask"),
+    "a mask in a list": ("npy", [MASKED, MASKED], "array has a mask"),
     "a mask of a number": ("cls", np.ma.masked_array(5, True), "a mask"),
     "a mask in npz": ("npz", {"x": MASKED}, "the array 'x' has a mask"),
     "a mask of pixels": ("png", np.ma.masked_array(np.zeros((2, 2), np.uint8)), "a mask"),
@@ -330,15 +330,15 @@ LOST: dict[str, tuple[str, Any, str]] = {
     "a type in npz": ("npz", {"x": np.zeros(3, "V1")}, "the array 'x' is of .*V1"),
     "large numbers beside floats": ("npy", [2**53 + 1, 0.5], "where the list has 9007199254740993"),
     "large numbers beside small ones": ("npy", [2**63 + 1, -1], "the list has 9223372036854775809"),
-    "numbers beside texts": ("npy", [1, "a"], "would have '1' where the list has 1"),
+    "numbers beside texts": ("npy", [1, "a"], "'1' where the list has 1"),
     "NUL at the end": ("npy", [b"a\0"], "would have b'a'"),
     "a large number": ("npy", 10**400, "Python objects"),
     "alpha in jpg": ("jpg", with_alpha(0), "transparent pixels, which JPEG cannot"),
     "alpha in ppm": ("ppm", with_alpha(254), "transparent pixels, which PPM cannot"),
     "alpha of an array": ("jpg", np.zeros((2, 2, 4), np.uint8), "transparent pixels"),
     "alpha of a palette": ("jpg", transparent_palette(), "transparent pixels"),
-    "16 bits in jpg": ("jpg", Image.new("I;16", (4, 3), 300), "mode I;16 have more than the 8 bits"),
-    "16 bits in webp": ("webp", Image.new("I;16", (4, 3), 300), "than the 8 bits of WEBP"),
+    "16 bits in jpg": ("jpg", Image.new("I;16", (4, 3), 300), "mode I;16 .*8 bits"),
+    "16 bits in webp": ("webp", Image.new("I;16", (4, 3), 300), "8 bits of WEBP"),
     "32 bits in ppm": ("ppm", Image.new("I", (4, 3), 300), "mode I have more than"),
     "floats in jpg": ("jpg", Image.new("F", (4, 3), 300), "mode F have more than"),
     "floats in png": ("png", Image.new("F", (4, 3), 300), "cannot write mode F"),
@@ -350,11 +350,11 @@ LOST: dict[str, tuple[str, Any, str]] = {
     },
     "a name with NUL": ("npz", {"a\0b": np.zeros(1)}, r"without NUL, not 'a\\x00b'"),
     "a name that is no str": ("npz", {1: np.zeros(1)}, "not 1"),
-    "two names that are one": ("npz", {"a": [1], "a.npy": [2]}, "'a.npy' and 'a' as the same name"),
-    "npz of an array": ("npz", np.zeros(3), "wanted a dict of arrays by name, got ndarray"),
-    "npz of a list": ("npz", [np.zeros(3)], "wanted a dict of arrays by name, got list"),
-    "keys that are one": ("json", {1: "a", "1": "b"}, "two keys are equal in JSON: 1, '1'"),
-    "inner keys": ("json", [{"x": ({None: 1, "null": 2},)}], "two keys are equal in JSON"),
+    "two names that are one": ("npz", {"a": [1], "a.npy": [2]}, "'a.npy' and 'a' .*same name"),
+    "npz of an array": ("npz", np.zeros(3), "wanted a dict .*, got ndarray"),
+    "npz of a list": ("npz", [np.zeros(3)], "wanted a dict .*, got list"),
+    "keys that are one": ("json", {1: "a", "1": "b"}, "equal in JSON: 1, '1'"),
+    "inner keys": ("json", [{"x": ({None: 1, "null": 2},)}], "equal in JSON"),
     "a text for JSON": ("json", "x", r"not JSON: .*; give json.dumps\(\) of it"),
     "half a surrogate pair": ("json", {"a": "\ud800"}, "unpaired surrogate"),
     "half a pair in a text": ("json", '"\\ud800"', "not JSON: .*unpaired surrogate"),
@@ -363,11 +363,11 @@ LOST: dict[str, tuple[str, Any, str]] = {
     "levels": ("json", json.loads("[" * 501 + "]" * 501), "500"),
     "a number beyond floats": ("json.gz", [10**400], "."),
     "depth": ("json", deep_list(), "RecursionError"),
-    "10**400": ("cls", 10**400, "wanted a signed 64-bit integer, got one of 1329"),
+    "10**400": ("cls", 10**400, "signed 64-bit integer, got .*1329"),
     "10**5000": ("cls", 10**5000, "got one of 16610"),
     "2**63": ("id", 1 << 63, "of 64 bits"),
     "txt of a number": ("txt", 5, "wanted str or bytes, got int"),
-    "a path for a picture": ("jpg", "a.jpg", "wanted an array, an image or the bytes of a file"),
+    "a path for a picture": ("jpg", "a.jpg", "wanted an array, .*bytes of a file"),
     "what raises": ("npy", Loud(), "RuntimeError: no array of this"),
     "in gz": ("x.npz.gz", [1], "wanted a dict"),
 }
@@ -376,7 +376,7 @@ LOST: dict[str, tuple[str, Any, str]] = {
 @pytest.mark.parametrize("what", LOST)
 def test_what_a_field_would_lose_is_refused(what: str) -> None:
     field, value, text = LOST[what]
-    with pytest.raises(errors.BadField, match=f"^the field '{field}' cannot be stored: .*{text}"):
+    with pytest.raises(errors.BadField, match=f"^the field '{field}' cannot .*: .*{text}"):
         encoded(field, value)
 
 
@@ -432,7 +432,7 @@ def test_values_that_are_missing_are_refused() -> None:
     missing += [pandas.Series([True, None], dtype="boolean")]
     for value in missing:
         for field, given in (("npy", value), ("npz", {"x": value}), ("png", value)):
-            with pytest.raises(errors.BadField, match=f"'{field}' cannot be stored: the array"):
+            with pytest.raises(errors.BadField, match=f"'{field}' cannot be stored: .*array"):
                 encoded(field, given)
     mixed = pandas.DataFrame({0: [2**53 + 1, 2], 1: [0.5, 1]})
     with pytest.raises(errors.BadField, match="where the DataFrame has 9007199254740993"):
@@ -476,7 +476,7 @@ def test_names_of_columns_are_not_lost(package: str) -> None:
     make = {"pyarrow": "table"}.get(package, "DataFrame")
     table = getattr(module, make)({"wide": [1, 2], "high": [3, 4]})
     for field, given in (("npy", table), ("npz", {"x": table}), ("x.npy.gz", [table])):
-        with pytest.raises(errors.BadField, match="lose the names of columns .*: 'wide', 'high'; "):
+        with pytest.raises(errors.BadField, match="names of columns .*: 'wide', 'high'; "):
             encoded(field, given)
     values = table.to_pandas().to_numpy() if package == "pyarrow" else table.to_numpy()
     stored = np.load(io.BytesIO(encoded("npy", values)))
@@ -496,7 +496,7 @@ def test_a_table_without_names_is_an_array() -> None:
 )
 def test_arrays_that_are_no_pictures_are_refused(shape: tuple[int, ...]) -> None:
     for field in ("png", "jpg", "ppm", "webp"):
-        with pytest.raises(errors.BadField, match="image (must be an array .H, W. or|has no pixels)"):
+        with pytest.raises(errors.BadField, match="image (.*array .H, W. or|has no pixels)"):
             encoded(field, np.zeros(shape, np.uint8))
 
 
@@ -572,7 +572,7 @@ def test_lists_that_an_array_holds_are_stored() -> None:
 
 @pytest.mark.parametrize("kind", ["JPG", "seg.png", ".png", 3])
 def test_encoders_that_no_field_would_come_to_are_refused(tmp_path: Path, kind: Any) -> None:
-    with pytest.raises(errors.InvalidArgument, match="by the last part of a field's name"):
+    with pytest.raises(errors.InvalidArgument, match="last part of a field"):
         ShardWriter(tmp_path / "a-%d.tar", encoders={kind: lambda value: b""})
     with pytest.raises(errors.InvalidArgument, match="encoder"):
         TarWriter(tmp_path / "a.tar", encoders={"png": 3})  # type: ignore[dict-item]
@@ -630,16 +630,15 @@ def test_a_writer_that_is_not_closed_says_what_is_lost(index: Path) -> None:
     done = run_script(index, UNCLOSED)
     assert done.returncode == 0, done.stderr
     told = re.findall(r"UserWarning: (.*)", done.stderr)
-    end = "; use a with block, or call close()"
     at = index.parent
-    assert told == [
-        f"a writer of '{at}/dropped-%d.tar' was not closed: the last 1 of its 5 samples are not "
-        f"written, and the index '{at}/dropped.idx' was not made{end}",
-        f"a writer of '{at}/one.tar' was not closed: the last 5 of its 5 samples are not written"
-        + end,
-        f"a writer of '{at}/end-%d.tar' was not closed: the last 2 of its 4 samples are not written"
-        + end,
+    named = [
+        (f"'{at}/dropped-%d.tar'", "last 1 of its 5 samples", f"index '{at}/dropped.idx'"),
+        (f"'{at}/one.tar'", "last 5 of its 5 samples"),
+        (f"'{at}/end-%d.tar'", "last 2 of its 4 samples"),
     ]
+    assert len(told) == len(named)
+    for text, parts in zip(told, named):
+        assert all(part in text for part in (*parts, "not closed: ", "; ", "call close()")), text
     assert len(shardwise.open(at / "forked-{0..2}.tar", index_directory=at / "kept")) == 5
 
 
@@ -679,8 +678,7 @@ sink.close()
 
 def test_a_forked_child_does_not_use_a_writer(index: Path) -> None:
     done = run_script(index, FORKED)
-    told = "a writer cannot be used in a forked child; make another writer in the child"
-    assert done.stdout.count(told) == 2, done.stdout + done.stderr
+    assert done.stdout.count("in a forked child; ") == 2, done.stdout + done.stderr
     written = shardwise.open(f"{index}-0.tar", index_directory=index.parent / "kept")
     assert [sample.key for sample in written] == ["parent"]
 

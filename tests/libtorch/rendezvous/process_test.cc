@@ -135,7 +135,7 @@ TEST(RendezvousProcessTest, ARankThatIsKilledWhileTheOthersWaitIsNamed) {
     EXPECT_EQ(ranks[1].result(), "");
     for (const std::size_t rank : {0u, 2u}) {
       EXPECT_THAT(ranks[rank].result(),
-                  AllOf(HasSubstr("a rank ended while the ranks were meeting: rank 1 (host "),
+                  AllOf(HasSubstr("a rank ended"), HasSubstr("meeting: rank 1 (host "),
                         HasSubstr(", process " + std::to_string(ranks[1].pid()) + ")")));
     }
   }
@@ -155,7 +155,7 @@ TEST(RendezvousProcessTest, AStoppedRankIsNamedAtTheDeadline) {
   }));
   for (const std::size_t rank : {0u, 1u}) {
     EXPECT_THAT(ranks[rank].result(),
-                AllOf(HasSubstr("1 of 3 ranks started, but did not connect to the others in time"),
+                AllOf(HasSubstr("1 of 3 ranks started"), HasSubstr("did not connect"),
                       HasSubstr("rank 2 (host ")));
   }
 }

@@ -142,7 +142,7 @@ TEST(RendezvousTest, RankZeroElsewhereThanMasterAddrSaysAtOnceWhereItListens) {
   });
   EXPECT_THAT(results, ElementsAre("met", "met"));
   EXPECT_THAT(notice, AllOf(HasSubstr("rank 0 listens on host "),
-                            HasSubstr("MASTER_ADDR=192.0.2.1 is not an address of this host")));
+                            HasSubstr("MASTER_ADDR=192.0.2.1 is not an address")));
 }
 
 TEST(RendezvousTest, ALoopbackMasterAddrIsNamedToWhoWaits) {
@@ -244,8 +244,8 @@ TEST(RendezvousTest, AtAForeignServerAloneTheWaitEndsInTimeAndSaysWhy) {
   };
   EXPECT_THAT(text(ports[0], 1), AllOf(HasSubstr("cannot reach rank 0"),
                                        HasSubstr("does not answer"), HasSubstr("MASTER_PORT")));
-  EXPECT_THAT(text(ports[1], 1),
-              HasSubstr("another program than rank 0 listens at port " + std::to_string(ports[1])));
+  EXPECT_THAT(text(ports[1], 1), AllOf(HasSubstr("another program"),
+                                       HasSubstr("listens at port " + std::to_string(ports[1]))));
   EXPECT_THAT(text(ports[1], 0),
               AllOf(HasSubstr("rank 0 cannot listen"), HasSubstr("MASTER_PORT to a free port")));
 }
@@ -319,9 +319,9 @@ TEST(RendezvousTest, RanksThatDoNotComeAreNamedAlikeOnAllRanks) {
     return "met";
   });
   for (const int rank : {0, 1, 2, 4}) {
-    EXPECT_EQ(results[static_cast<std::size_t>(rank)],
-              "2 of 6 ranks did not start in time: missing ranks 3 and 5; read their last "
-              "messages, then start all ranks again");
+    EXPECT_THAT(results[static_cast<std::size_t>(rank)],
+                AllOf(HasSubstr("2 of 6 ranks did not start"), HasSubstr("missing ranks 3 and 5; "),
+                      HasSubstr("start all ranks again")));
   }
 }
 
@@ -362,9 +362,8 @@ TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
     std::vector<std::string> notices;  // a notice says why it does not end at once
     options.notice = [&](const std::string& text) { notices.push_back(text); };
     EXPECT_EQ(test::error_code([&] { Rendezvous meeting(options); }), ErrorCode::kCancelled);
-    EXPECT_THAT(notices,
-                ElementsAre(HasSubstr(
-                    "interrupted; trying for some seconds to tell rank 0 at '127.0.0.1'")));
+    EXPECT_THAT(notices, ElementsAre(AllOf(HasSubstr("interrupted; "),
+                                           HasSubstr("tell rank 0 at '127.0.0.1'"))));
   }
   for (const bool connecting : {false, true}) {
     std::atomic<bool> cancel{false};
@@ -387,9 +386,9 @@ TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
       static_cast<void>(meeting.get("never"));
       return "met";
     });
-    EXPECT_THAT(results[1], HasSubstr("interrupted while the ranks were meeting: rank 1"));
-    EXPECT_THAT(results[0], HasSubstr("a rank was interrupted while the ranks were meeting: rank 1 "
-                                      "(host "));
+    EXPECT_THAT(results[1], AllOf(HasSubstr("interrupted"), HasSubstr("meeting: rank 1")));
+    EXPECT_THAT(results[0],
+                AllOf(HasSubstr("a rank was interrupted"), HasSubstr("meeting: rank 1 (host ")));
   }
 }
 
@@ -410,9 +409,10 @@ TEST(RendezvousTest, WhoComesAfterARankWasInterruptedHearsItAndDoesNotWait) {
       static_cast<void>(meeting.get("never"));
       return "met";
     });
-    const std::string name =
-        "interrupted while the ranks were meeting: rank " + std::to_string(interrupted) + " (host ";
-    for (const std::string& result : results) EXPECT_THAT(result, HasSubstr(name));
+    const std::string name = "meeting: rank " + std::to_string(interrupted) + " (host ";
+    for (const std::string& result : results) {
+      EXPECT_THAT(result, AllOf(HasSubstr("interrupted"), HasSubstr(name)));
+    }
   }
 }
 
@@ -420,7 +420,7 @@ TEST(RendezvousTest, WhoFindsNobodyHearsThatRankZeroMayHaveEnded) {
   // faults.md 64: as if rank 0 was interrupted and has ended.
   const auto ports = free_ports(1);
   const std::string place = "'127.0.0.1' port " + std::to_string(ports[0]);
-  const std::string nobody = "(no process listens there: rank 0 has not started yet, or has ended)";
+  const auto nobody = AllOf(HasSubstr("(no process listens"), HasSubstr("or has ended)"));
   std::vector<std::string> notices;
   auto options = options_of(1, 2, point_at(ports));
   options.timeout = milliseconds(300);
@@ -429,10 +429,10 @@ TEST(RendezvousTest, WhoFindsNobodyHearsThatRankZeroMayHaveEnded) {
   options.ranks.local_world_size = 2;
   options.notice_after = milliseconds(1);
   options.notice = [&](const std::string& text) { notices.push_back(text); };
-  EXPECT_EQ(test::error_text([&] { Rendezvous meeting(options); }),
-            "cannot reach rank 0 " + nobody + ": " + place +
-                "; check that rank 0 runs; check MASTER_ADDR and MASTER_PORT");
-  EXPECT_THAT(notices, ElementsAre("waiting for rank 0 at " + place + " " + nobody));
+  EXPECT_THAT(test::error_text([&] { Rendezvous meeting(options); }),
+              AllOf(HasSubstr("cannot reach rank 0 "), nobody, HasSubstr(": " + place + "; "),
+                    HasSubstr("MASTER_ADDR and MASTER_PORT")));
+  EXPECT_THAT(notices, ElementsAre(AllOf(HasSubstr("waiting for rank 0 at " + place), nobody)));
 }
 
 /// A rank played by the test, which sends what the test decides.
@@ -535,8 +535,8 @@ TEST(RendezvousTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {
   });
   EXPECT_EQ(leave(4, kLong), ErrorCode::kCancelled);
   others.join();
-  EXPECT_THAT(heard, testing::Each(HasSubstr("a rank was interrupted while the ranks were meeting: "
-                                             "rank 0 (host ")));
+  EXPECT_THAT(heard, testing::Each(AllOf(HasSubstr("a rank was interrupted"),
+                                         HasSubstr("meeting: rank 0 (host "))));
   EXPECT_THAT(notices, ElementsAre(HasSubstr("interrupted")));
   // Rank 0 waits no longer than the deadline, whichever rank is missing.
   EXPECT_EQ(leave(2, milliseconds(1)), ErrorCode::kCancelled);
@@ -551,7 +551,7 @@ TEST(RendezvousTest, WhoComesAfterTheMeetingFailedHearsWhy) {
     return "met";
   });
   for (const std::string& result : results) {
-    EXPECT_THAT(result, HasSubstr("the ranks do not agree on the world size"));
+    EXPECT_THAT(result, AllOf(HasSubstr("do not agree"), HasSubstr("world size")));
   }
 }
 
@@ -566,7 +566,7 @@ TEST(RendezvousTest, RankZeroThatGivesUpTellsTheOthersWhy) {
   });
   for (const int rank : {0, 1}) {
     EXPECT_THAT(results[static_cast<std::size_t>(rank)],
-                HasSubstr("1 of 3 ranks did not start in time: missing rank 2"));
+                AllOf(HasSubstr("1 of 3 ranks did not start"), HasSubstr("missing rank 2")));
   }
 }
 
@@ -596,7 +596,8 @@ TEST(RendezvousTest, TwoProcessesOfOneRankAreRefused) {
       texts += result + "\n";
       met += result == "met" ? 1 : 0;
     }
-    EXPECT_THAT(texts, HasSubstr("two processes are the same rank: rank " + std::to_string(twice)));
+    EXPECT_THAT(texts, AllOf(HasSubstr("two processes"),
+                             HasSubstr("same rank: rank " + std::to_string(twice))));
     EXPECT_EQ(met, 3) << texts;
   }
 }
@@ -615,8 +616,8 @@ TEST(RendezvousTest, AnotherWorldSizeIsNamedOnAllRanks) {
     return "met";
   });
   for (const auto& result : results) {
-    EXPECT_THAT(result, AllOf(HasSubstr("the ranks do not agree on the world size: rank 1 (host "),
-                              HasSubstr("has a world size of 4, rank 0 of 3")));
+    EXPECT_THAT(result, AllOf(HasSubstr("do not agree"), HasSubstr("world size: rank 1 (host "),
+                              HasSubstr("world size of 4, rank 0 of 3")));
   }
 }
 
@@ -629,10 +630,9 @@ TEST(RendezvousTest, RanksThatAreNotAlikeHearOnAllOfThemWhichAndInWhat) {
     return "met";
   });
   for (const auto& result : results) {
-    EXPECT_EQ(result,
-              "the ranks were not started alike: the version of LibTorch is '2.13.0' on rank 2 and "
-              "'1.13.1' on ranks 0, 1 and 3; start the same program, of the same build, on all "
-              "ranks");
+    EXPECT_THAT(result, AllOf(HasSubstr("not started alike"), HasSubstr("version of LibTorch"),
+                              HasSubstr("'2.13.0' on rank 2 and '1.13.1' on ranks 0, 1 and 3; "),
+                              HasSubstr("of the same build")));
   }
 }
 
@@ -655,8 +655,8 @@ TEST(RendezvousTest, ARankThatDoesNotConnectInTimeIsNamed) {
   });
   for (const int rank : {0, 1}) {
     EXPECT_THAT(results[static_cast<std::size_t>(rank)],
-                AllOf(HasSubstr("1 of 3 ranks started, but did not connect to the others in time: "
-                                "rank 2 (host ")));
+                AllOf(HasSubstr("1 of 3 ranks started"), HasSubstr("did not connect"),
+                      HasSubstr(": rank 2 (host ")));
   }
 }
 

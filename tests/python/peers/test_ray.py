@@ -278,7 +278,7 @@ def test_a_checkpoint_of_ray_knows_rows_by_their_index(train: Path, tmp_path: Pa
             mapped.write_parquet(str(tmp_path / "out"))
         before = len(seen.read_text().split())
         mapped.write_parquet(str(tmp_path / "out"))
-        with pytest.raises(errors.Unsupported, match="checkpoint_config.*would be missing"):
+        with pytest.raises(errors.Unsupported, match="checkpoint_config.*lose rows"):
             sr.write(data, tmp_path / "new")
     finally:
         context.checkpoint_config = None
@@ -364,7 +364,7 @@ def test_fields_that_are_missing_are_null_and_metadata_has_types(tmp_path: Path)
         [b"", None, None, 2.5, None, "v"],
         [None, b"z", None, None, None, None],
     ]
-    with pytest.raises(errors.NotFound, match="there is no column 'jpg'; there are bin, json, txt"):
+    with pytest.raises(errors.NotFound, match="no column 'jpg'; .*bin, json, txt"):
         sr.read(tmp_path / "a.idx", columns=["jpg"])
 
 
@@ -403,7 +403,7 @@ def test_a_node_with_another_index_is_named(own: Path, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "other.idx", own)
     for table in tmp_path.glob("other.idx.*.table"):
         shutil.copy(table, tmp_path / table.name.replace("other", "own"))
-    with pytest.raises(errors.Mismatch, match="on the node .*: the index is another"):
+    with pytest.raises(errors.Mismatch, match="on the node .*index is another"):
         data.take_all()
     os.unlink(own)
     with pytest.raises(errors.NotFound, match="on the node .*own.idx"):
@@ -412,7 +412,7 @@ def test_a_node_with_another_index_is_named(own: Path, tmp_path: Path) -> None:
 
 def test_what_is_given_wrongly_is_named(train: Path) -> None:
     ds = shardwise.open(train)
-    with pytest.raises(errors.InvalidArgument, match="options of an open dataset cannot be"):
+    with pytest.raises(errors.InvalidArgument, match="open dataset cannot be"):
         sr.read(ds, access="read")
     with pytest.raises(errors.InvalidArgument, match="not valid: order='chunked'"):
         sr.read(train, order="chunked")  # type: ignore[arg-type]
@@ -421,11 +421,11 @@ def test_what_is_given_wrongly_is_named(train: Path) -> None:
     for blocks in (0, "3"):
         with pytest.raises(errors.InvalidArgument, match=f"not valid: override.*={blocks!r}"):
             sr.read(train, override_num_blocks=blocks)  # type: ignore[arg-type]
-    with pytest.raises(errors.InvalidArgument, match="the column 'bin' is named twice"):
+    with pytest.raises(errors.InvalidArgument, match="column 'bin' is named twice"):
         sr.read(train, columns=["bin", "cls", "bin"])
-    with pytest.raises(errors.InvalidArgument, match=r"not valid: columns=\[\]; name at least one"):
+    with pytest.raises(errors.InvalidArgument, match=r"not valid: columns=\[\]; "):
         sr.read(train, columns=[])
-    with pytest.raises(errors.InvalidArgument, match="not valid: resume=5; give a token"):
+    with pytest.raises(errors.InvalidArgument, match="not valid: resume=5; .*token"):
         sr.read(train, resume=5)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgument, match="not valid: lazily=True"):
         sr.read("https://host/train.json", lazily=True)

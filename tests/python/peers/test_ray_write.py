@@ -92,7 +92,7 @@ def test_the_index_of_a_write_is_as_it_was_asked_for(
     assert len(shardwise.verify(index, full=True)) > 0
     with pytest.raises(errors.InvalidArgument, match="hashes .*index="):
         sr.write(few, tmp_path / "other", hashes=True)
-    with pytest.raises(errors.InvalidArgument, match="not valid: hashes='yes'; give True or False"):
+    with pytest.raises(errors.InvalidArgument, match="not valid: hashes='yes'; .*True or False"):
         sr.write(few, tmp_path, index=tmp_path / "b.idx", hashes="yes")  # type: ignore[arg-type]
 
 
@@ -170,7 +170,7 @@ def test_a_write_that_fails_at_any_step_leaves_nothing_and_can_be_done_again(
         with pytest.raises(OSError, match="the disk is full"):
             write_here(new)
         assert os.listdir(new) == []
-    with pytest.raises(errors.Mismatch, match="20 rows were written to .*shards have 17 samples"):
+    with pytest.raises(errors.Mismatch, match="20 rows .*shards have 17 samples"):
         write_here(new, rows_lost=3)
     assert os.listdir(new) == []
     write_here(new)
@@ -190,7 +190,7 @@ def test_two_writes_to_one_folder_at_a_time_are_refused(train: Path, tmp_path: P
 
 def test_a_task_without_the_folder_of_its_write_says_so(tmp_path: Path) -> None:
     sink = writing.ShardSink(str(tmp_path / "gone"), None, 4, 1 << 20)
-    with pytest.raises(errors.NotFound, match="on the node .*that all nodes share"):
+    with pytest.raises(errors.NotFound, match="on the node .*all nodes"):
         sink.write([block(0)], Task(0))
     assert os.listdir(tmp_path) == []
 
@@ -258,7 +258,7 @@ def test_an_index_that_cannot_be_made_is_refused_before_anything_is_written(
     assert not (tmp_path / "new").exists()
     (tmp_path / "sealed").mkdir()
     monkeypatch.setattr(os, "access", lambda path, _: path != str(tmp_path / "sealed"))
-    with pytest.raises(errors.InvalidArgument, match="folder of the index .* is read-only"):
+    with pytest.raises(errors.InvalidArgument, match="folder .* is read-only"):
         sr.write(few, tmp_path / "new", index=tmp_path / "sealed" / "a.idx")
 
 
@@ -274,9 +274,9 @@ def test_a_write_that_fails_leaves_nothing(train: Path, tmp_path: Path) -> None:
     few = sr.read(train, where="sample < 30")
     with pytest.raises(errors.InvalidArgument, match='rows have no column "__key__"'):
         sr.write(few.drop_columns(["__key__"]), tmp_path / "new")
-    with pytest.raises(errors.NotFound, match="rows have no column 'jpg'; there are bin, cls"):
+    with pytest.raises(errors.NotFound, match="rows have no column 'jpg'; .*bin, cls"):
         sr.write(few, tmp_path / "new", fields=["jpg"])
-    with pytest.raises(errors.BadField, match="the field 'bin' cannot be stored"):
+    with pytest.raises(errors.BadField, match="'bin' cannot be stored"):
         sr.write(few.map(lambda row: row | {"bin": {"a": 1}}), tmp_path / "new")
     assert os.listdir(tmp_path / "new") == []
     with pytest.raises(errors.InvalidArgument, match="not valid: prefix='a/b'"):
@@ -293,15 +293,15 @@ def test_no_field_is_lost_and_no_name_is_misread(train: Path, tmp_path: Path) ->
             sr.write(few, options.pop("directory", tmp_path / "new"), **options)
         assert not (tmp_path / "new").exists()
 
-    refused("become the field 'a': 'bin' and 'cls'; give", fields={"bin": "a", "cls": "a"})
-    refused('no field begins with "__"', fields={"bin": "data", "cls": "__cls"})
+    refused("field 'a': 'bin' and 'cls'; ", fields={"bin": "a", "cls": "a"})
+    refused('not valid: fields=.*"__"', fields={"bin": "data", "cls": "__cls"})
     refused("columns .*'cls'", fields="cls")
-    refused(r"not valid: fields=\[\]; name a column", fields=[])
+    refused(r"not valid: fields=\[\]; .*column", fields=[])
     refused(r"not valid: fields=\[1\]; give names", fields=[1])
     refused("not valid: prefix=7", prefix=7)
     refused("NUL", prefix="a\0")
-    refused("not valid: prefix='{x}'; leave out braces", prefix="{x}")
-    refused("not valid: directory='.*; leave out braces", directory=tmp_path / "a{1..3}")
+    refused("not valid: prefix='{x}'; .*braces", prefix="{x}")
+    refused("not valid: directory='.*; .*braces", directory=tmp_path / "a{1..3}")
     refused("cls; give index=", columns=["cls"])
     refused("index would replace", index=tmp_path)
     refused("not valid: directory='s3://", directory="s3://bucket/new")
@@ -315,7 +315,7 @@ def test_no_field_is_lost_and_no_name_is_misread(train: Path, tmp_path: Path) ->
 def test_a_key_is_a_text(train: Path, tmp_path: Path) -> None:
     few = sr.read(train, where="sample < 3", override_num_blocks=1)
     for key in (None, 7, b"a"):
-        with pytest.raises(errors.InvalidArgument, match=f"must be a str, not {key}"):
+        with pytest.raises(errors.InvalidArgument, match=f"a str, not {key}"):
             sr.write(few.map(lambda row, key=key: row | {"__key__": key}), tmp_path / "new")
     assert os.listdir(tmp_path / "new") == []
 

@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said_at_once(train: shardwise.Dataset) -> None:
         st.DistributedChunkedSampler(train, rank=2, world_size=2)
     with pytest.raises(InvalidArgument, match="shards"):
         st.ShardedSampler(2001)  # a number of samples has no shards
-    with pytest.raises(InvalidArgument, match="no epoch -1; epochs are numbered from 0"):
+    with pytest.raises(InvalidArgument, match="no epoch -1; .*from 0"):
         st.SequentialSampler(train).set_epoch(-1)
 
 
@@ -191,7 +191,7 @@ def test_the_ranks_come_from_the_environment(
     assert (len(given), given.rank) == (2001, 0)  # rank=0 is not taken for a missing rank
     assert st.SequentialSampler(train, rank=0).rank == 0
     monkeypatch.delenv("RANK")
-    with pytest.raises(Distributed, match="variables of torchrun are set, but not RANK"):
+    with pytest.raises(Distributed, match="torchrun are set, .*not RANK"):
         len(sampler)
     monkeypatch.delenv("WORLD_SIZE")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "1")
@@ -227,7 +227,7 @@ def test_even_batches_that_cannot_be_are_an_error() -> None:
 
     with pytest.raises(InvalidArgument, match="1001 samples, .* 1000, .*tail=.*even=False"):
         len(batches(2001, 1))
-    with pytest.raises(InvalidArgument, match="one has 1 samples, another 0, in batches of 4"):
+    with pytest.raises(InvalidArgument, match="1 samples, another 0, in batches of 4"):
         iter(batches(1, 4))
     assert len(batches(2001, 1, even=False)) == 1000
     assert len(batches(1, 4, even=False)) == 0
@@ -238,7 +238,7 @@ def test_a_batch_sampler_takes_a_sampler_of_this_module_only() -> None:
     foreign: Any = torch.utils.data.SequentialSampler(range(9))
     with pytest.raises(InvalidArgument, match="not a SequentialSampler"):
         st.BatchSampler(foreign, 2)
-    with pytest.raises(InvalidArgument, match="the sampler has 4, the BatchSampler 2"):
+    with pytest.raises(InvalidArgument, match="sampler has 4, .*BatchSampler 2"):
         st.BatchSampler(st.SequentialSampler(9, batch_size=4), 2)
 
 
@@ -340,12 +340,12 @@ def test_samplers_that_know_no_weights_are_refused(train: shardwise.Dataset) -> 
         lambda data: torch.utils.data.DistributedSampler(data, 2, 0),
     ]
     for use, data in itertools.product(uses, (mixed, Around(mixed), Around(Around(mixed)))):
-        with pytest.raises(InvalidArgument, match="Sampler ignores the weights of a mix"):
+        with pytest.raises(InvalidArgument, match="Sampler ignores the weights"):
             use(data)
     part = torch.utils.data.Subset(mixed, range(100))
     both: Any = torch.utils.data.ConcatDataset([mixed, train])  # type: ignore[list-item]
     for data in (Around(mixed), part, both):
-        with pytest.raises(InvalidArgument, match="hides the weights of the mix"):
+        with pytest.raises(InvalidArgument, match="hides the weights"):
             st.DistributedChunkedSampler(data)
     mine: Any = Around(mixed)
     sampler = st.DistributedChunkedSampler(mixed, rank=0, world_size=1)
@@ -410,9 +410,7 @@ def test_a_sampler_over_other_data_than_the_loaders_is_refused(
 
 def test_what_is_no_state_is_an_error() -> None:
     walk = iter(st.SequentialSampler(9))
-    with pytest.raises(
-        InvalidArgument, match="not a state of a sampler's iterator: it has no"
-    ):
+    with pytest.raises(InvalidArgument, match="not a state .*: it has"):
         walk.load_state_dict({"yielded": 3})
 
 
@@ -566,7 +564,7 @@ def test_batches_out_of_order_are_refused(
         make(train, in_order=False)
     except TypeError:
         pytest.skip("needs DataLoader(in_order=); skipped because this torch lacks it")
-    with pytest.raises(InvalidArgument, match=r"in_order=False\) delivers batches out of order"):
+    with pytest.raises(InvalidArgument, match=r"in_order=False\) .*out of order"):
         first(num_workers=2, in_order=False)
     for fine in ({"num_workers": 2}, {"num_workers": 1, "in_order": False}, {"in_order": False}):
         assert first(**fine) == list(range(64))
@@ -590,9 +588,9 @@ def test_batches_out_of_order_are_refused_in_every_epoch(train: shardwise.Datase
 
 def test_batches_of_another_size_than_the_samplers_are_refused(train: shardwise.Dataset) -> None:
     sampler = st.SequentialSampler(train, batch_size=32)
-    with pytest.raises(InvalidArgument, match="the sampler has 32, the DataLoader 64"):
+    with pytest.raises(InvalidArgument, match="sampler has 32, .*DataLoader 64"):
         next(iter(DataLoader(train, batch_size=64, sampler=sampler)))  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="the sampler has 32, the DataLoader 64"):
+    with pytest.raises(InvalidArgument, match="sampler has 32, .*DataLoader 64"):
         next(iter(torch.utils.data.BatchSampler(sampler, 64, drop_last=False)))
     loader: Any = DataLoader(train, batch_size=32, sampler=sampler)  # type: ignore[arg-type]
     it = iter(loader)

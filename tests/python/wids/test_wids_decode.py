@@ -41,7 +41,7 @@ def test_bytes_are_taken_as_well_as_streams_and_extras_are_left() -> None:
 
 def test_a_field_that_is_not_what_its_name_says_is_named() -> None:
     for field, data in ((".cls", b"x"), (".json", b"{"), (".txt", b"\xff")):
-        with pytest.raises(BadField, match=rf"sample 'k', field '\{field}' cannot be decoded"):
+        with pytest.raises(BadField, match=rf"'k', field '\{field}' cannot be decoded"):
             decode_basic({field: data, "__key__": "k"})
 
 
@@ -51,7 +51,7 @@ def test_errors_of_decoders_are_of_one_kind_and_name_the_field() -> None:
         for decode in (decode_images_to_pil, decode_images_to_numpy, decode_basic):
             if (decode is decode_basic) != (name == ".npy"):
                 continue
-            with pytest.raises(BadField, match=rf"sample 'k', field '\{name}' cannot be decoded: .") as e:
+            with pytest.raises(BadField, match=rf"'k', field '\{name}' cannot be decoded: .") as e:
                 decode({"__key__": "k", name: io.BytesIO(data)})
             assert e.value.__cause__ is not None
 
