@@ -73,7 +73,7 @@ def test_what_each_rank_would_do_with_its_own_samples_alone_is_refused(train: Pa
         "Sort": data.sort("cls"),
         "Repartition": data.repartition(3),
     }.items():
-        with pytest.raises(errors.Unsupported, match=f"alone: {name} behind .*; order samples"):
+        with pytest.raises(errors.Unsupported, match=f"{name} after .*; order samples"):
             sr.ExactDataConfig().configure({"train": made}, 2)
     some = sr.read(shardwise.open(train)[:10], order=SHUFFLED, columns=COLUMNS)
     shards = [given["train"] for given in sr.ExactDataConfig().configure({"train": some}, 2)]
@@ -165,7 +165,7 @@ def test_batches_whose_rows_cannot_be_counted_need_even_false(train: Path) -> No
         collate = lambda batch: (batch["__index__"], 0)  # noqa: E731
         return shard.iter_torch_batches(batch_size=100, collate_fn=collate)
 
-    with pytest.raises(errors.InvalidArgument, match=r"a tuple cannot .*even=False"):
+    with pytest.raises(errors.InvalidArgument, match=r"tuple.*even=False"):
         next(iter(batches(sr.ExactDataConfig())))
     counts = [len(numbers) for numbers, _ in batches(sr.ExactDataConfig(even=False))]
     assert sum(counts) == NUM_SAMPLES
