@@ -113,7 +113,7 @@ class LmdbStore {
   MDB_env* env_ = nullptr;
 };
 
-/// What all rows over one set of shards share.
+/// State that the rows over one set of shards share.
 struct Fixture {
   explicit Fixture(const ShardSet& shard_set)
       : set(shard_set), data(open(shard_set)), lmdb(shard_set, data), order(set.num_samples) {

@@ -80,7 +80,8 @@ def main():
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=16, help="of each rank")
-    parser.add_argument("--stop-after", type=int, help="save a checkpoint after so many steps, and end")
+    parser.add_argument("--stop-after", type=int,
+                        help="number of steps of this run, after which it saves a checkpoint and ends")
     options = parser.parse_args()
     dist.init_process_group("gloo")
     train(options)

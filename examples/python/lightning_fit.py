@@ -62,7 +62,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--devices", type=int, default=2, help="processes of this machine")
     parser.add_argument("--batch-size", type=int, default=16, help="of each process")
-    parser.add_argument("--stop-after", type=int, help="save a checkpoint after so many steps, and end")
+    parser.add_argument("--stop-after", type=int,
+                        help="number of steps of this run, after which it saves a checkpoint and ends")
     options = parser.parse_args()
     lightning.seed_everything(17)
     trainer = lightning.Trainer(

@@ -99,7 +99,8 @@ def main():
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--block", type=int, default=128)
     parser.add_argument("--batch-size", type=int, default=4, help="rows of each rank")
-    parser.add_argument("--stop-after", type=int, help="save a checkpoint after so many steps, and end")
+    parser.add_argument("--stop-after", type=int,
+                        help="number of steps of this run, after which it saves a checkpoint and ends")
     options = parser.parse_args()
     dist.init_process_group("gloo")
     train(options)
