@@ -8,10 +8,10 @@
 #include "index/offset_table.h"
 #include "index/rows.h"
 #include "index/segment_of.h"
-#include "ingest/remote_shards.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
+#include "support/one_tar.h"
 #include "support/python.h"
 
 namespace shardwise {
@@ -109,24 +109,6 @@ TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
   }
 }
 
-/// Remote access at which every URL is a shard of one sample.
-class AnyUrl : public RemoteShards {
- public:
-  State state(const std::string&) override {
-    return {.size_bytes = bytes_.size(), .validator = "\"v\""};
-  }
-  void read(const std::string&, const State&, std::uint64_t begin, std::optional<std::uint64_t> end,
-            const std::function<void(std::string_view)>& take) override {
-    take(std::string_view(bytes_).substr(begin, end.value_or(bytes_.size()) - begin));
-  }
-  std::optional<Copy> copy(const std::string&, const State&) override { return std::nullopt; }
-  void keep_expanded(const std::string&, const State&, const std::string&, Compression,
-                     std::uint64_t) override {}
-
- private:
-  const std::string bytes_ = TarBuilder().file("1.txt", "x").end().bytes();
-};
-
 TEST(IndexFormatTest, ThatReaderPutsUrlsTogether) {
   if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   const TempDir dir;
@@ -139,7 +121,7 @@ TEST(IndexFormatTest, ThatReaderPutsUrlsTogether) {
       {"s3://b/d/\xFF/0.tar", "s3://b/d/\xFF/\xFE.tar"},
       {"https://h/d/0.tar", dir / ":odd.tar", "pipe:cat x.tar", dir / "plain.tar"}};
   for (const std::vector<std::string>& shards : cases) {
-    build_index(dir / "u.idx", shards, {.remote = std::make_shared<AnyUrl>()});
+    build_index(dir / "u.idx", shards, {.remote = std::make_shared<test::OneTar>()});
     const auto index = Index::open(dir / "u.idx");
     const auto lines = test::run_python("tests/index/read_index.py", {index->path()});
     ASSERT_EQ(lines.size(), shards.size());

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <sstream>
 
-#include "one_tar.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "shardwise/ingest/wids_descriptor.h"
+#include "support/one_tar.h"
 #include "support/shards.h"
 #include "support/support.h"
 

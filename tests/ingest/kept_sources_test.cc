@@ -4,11 +4,11 @@
 
 #include <filesystem>
 
-#include "one_tar.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
+#include "support/one_tar.h"
 #include "support/shards.h"
 #include "support/support.h"
 

@@ -9,7 +9,7 @@
 
 namespace shardwise::test {
 
-/// Serves one tar, whatever it is called.
+/// Remote access that serves one tar, of one sample, at every URL.
 class OneTar : public RemoteShards {
  public:
   State state(const std::string&) override {
