@@ -94,7 +94,8 @@ install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.cc" PATTERN "CMakeLists.txt" PATTERN "*.ipynb")
+        FILES_MATCHING PATTERN "*.cc" PATTERN "CMakeLists.txt" PATTERN "*.ipynb" PATTERN "*.py"
+        PATTERN "__pycache__" EXCLUDE)
 # The source of shardwise-train is installed as an example of a whole program.
 install(DIRECTORY tools/train/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/shardwise-train
         FILES_MATCHING PATTERN "*.cc" PATTERN "*.h")

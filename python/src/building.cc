@@ -123,11 +123,11 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
   BuildOptions options = options_of(columns, hashes, unique_keys, policies.value_or("error"),
                                     drop_missing, accept_times, threads, std::move(progress));
   if (part) options.part = BuildOptions::Part{part->first, part->second};
-  EarlierContent kept;
+  detail::EarlierContent kept;
   const BuildReport report = without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
     if (!forget) {
-      kept = earlier_content(output);
+      kept = detail::earlier_content(output);
       keep_content(kept.content, policies.has_value(), options.content);
     }
     options.remote = make_remote_access(fetchers, nullptr, cancel);

@@ -46,7 +46,7 @@ std::unique_ptr<ReusableIndex> open_old_index(const std::string& path) {
   }
 }
 
-EarlierContent earlier_content(const std::string& path) {
+detail::EarlierContent detail::earlier_content(const std::string& path) {
   try {
     return {.content = Index::open(path)->summary().content};
   } catch (const NotFound&) {

@@ -38,6 +38,8 @@ struct ReusableIndex {
 /// Errors: InvalidArgument if the file is not an index.
 std::unique_ptr<ReusableIndex> open_old_index(const std::string& path);
 
+namespace detail {
+
 /// The options that an existing index was built with, for a build that keeps them.
 struct EarlierContent {
   Index::Content content{};
@@ -46,5 +48,7 @@ struct EarlierContent {
 
 /// Returns the options of the index at `path`, or the defaults if there is none.
 SHARDWISE_EXPORT EarlierContent earlier_content(const std::string& path);
+
+}  // namespace detail
 
 }  // namespace shardwise

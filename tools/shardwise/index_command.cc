@@ -234,7 +234,7 @@ struct Job {
   BuildOptions build;
   SourceList sources;
   bool is_update;       ///< the index stores no sources, so its list of shards is used
-  EarlierContent kept;  ///< unless --forget is given
+  detail::EarlierContent kept;  ///< unless --forget is given
 
   BuildPlan plan() const {
     return is_update ? plan_update(options.index, build)
@@ -269,8 +269,8 @@ Job make_job(const IndexOptions& options, BuildOptions build) {
     for (const WidsDescriptor& descriptor : sources.descriptors) urls.push_back(descriptor.path);
     check_servers(options.cache.fetching, urls, options.quiet);
   }
-  EarlierContent kept;
-  if (!options.forget) kept = earlier_content(options.index);
+  detail::EarlierContent kept;
+  if (!options.forget) kept = detail::earlier_content(options.index);
   if (options.check_md5 && sources.descriptors.empty()) {
     throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
   }
