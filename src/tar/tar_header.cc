@@ -33,7 +33,7 @@ std::int32_t signed_sum(const char* block) noexcept {
   return sum;
 }
 
-/// Sources of an entry's name, target or size, in ascending priority.
+/// Sources of an entry's name or target, in ascending priority.
 enum class From : std::uint8_t { kHeader, kGnu, kPax };
 
 /// The properties of an entry that are known from the special headers read so far.
@@ -41,7 +41,6 @@ struct PartialEntry {
   RawEntry entry;
   From name = From::kHeader;
   From target = From::kHeader;
-  From size = From::kHeader;
 };
 
 /// Calls `take(key, value)` for each pax record in `body`, until it returns false. Returns false in
@@ -85,7 +84,7 @@ bool read_pax_records(std::string_view body, PartialEntry& partial, std::string*
         return false;
       }
       entry.size = static_cast<std::uint64_t>(*size);
-      partial.size = From::kPax;
+      entry.pax_size = true;
     } else if (key == "path") {
       entry.name = value;
       partial.name = From::kPax;
@@ -265,7 +264,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
       entry.data_offset = offset + kBlockBytes;
       entry.type = type;
       if (type == 'S') entry.sparse = true;
-      if (partial.size == From::kHeader) entry.size = length;
+      if (!entry.pax_size) entry.size = length;
       if (partial.name == From::kHeader) {
         if (!header.is_ustar() && !header.is_gnu() && !header.prefix().empty()) {
           *why = "a header is not a ustar header, but has bytes in ustar's prefix field";

@@ -81,6 +81,7 @@ struct RawEntry {
   std::uint64_t header_offset = 0;
   std::uint64_t data_offset = 0;
   std::uint64_t size = 0;  ///< from pax if given there, else from the header
+  bool pax_size = false;   ///< `size` is from pax
   char type = '0';
   bool sparse = false;
   std::string name;    ///< from pax, else GNU long name, else the header

@@ -440,11 +440,12 @@ class Scanner {
   }
 
   /// Links, directories and devices have no data, even if their size field is not 0. But GNU tar
-  /// skips that many bytes, except after hard links and directories. libarchive skips them only
-  /// after hard links in pax archives. The entry is refused if skipping would change which entries
-  /// follow.
+  /// skips that many bytes, except after directories, and after hard links whose size is not from
+  /// pax. libarchive skips them only after hard links in pax archives. The entry is refused if
+  /// skipping would change which entries follow.
   void require_no_body(const tar::RawEntry& raw) const {
-    if ((raw.type == '1' || raw.type == '5') && is_header(raw.data_offset)) return;
+    const bool never_skipped = raw.type == '5' || (raw.type == '1' && !raw.pax_size);
+    if (never_skipped && is_header(raw.data_offset)) return;
     if (is_end(raw.data_offset)) {
       const std::uint64_t left = archive_.size() - raw.data_offset;
       const std::string_view body =

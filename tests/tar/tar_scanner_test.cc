@@ -486,6 +486,11 @@ TEST(TarScannerTest, ABodyWhereThereIsNoneIsRefusedIfReadersWouldComeToOtherMemb
   for (const char type : std::string("2346")) {  // some readers skip these bytes
     EXPECT_THAT(scan_error(tar(type, nested_tar())), HasSubstr("bytes after it")) << type;
   }
+  // GNU tar skips the data of a hard link only if its size is from pax.
+  TarBuilder pax;
+  pax.file("a.txt", "1").pax({{"size", "1024"}}).entry("x", '1', "", "a.txt");
+  pax.file("n.txt", "1").file("b.txt", "2").end();
+  EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("a hard link with a size of 1024 bytes"));
   // All readers interpret the following bytes as members.
   for (const char type : std::string("15")) {
     const Scan s = scan(tar(type, TarBuilder().file("n.txt", "1").bytes()));
