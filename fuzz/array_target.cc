@@ -10,7 +10,7 @@
 namespace shardwise::fuzz {
 namespace {
 
-constexpr std::uint64_t kMostArrayBytes = 1 << 20;
+constexpr std::uint64_t kMaxArrayBytes = 1 << 20;
 
 void read_npy(std::string_view bytes) {
   const detail::NpyHeader header = detail::parse_npy_header(bytes);
@@ -37,8 +37,8 @@ void array_target(std::string_view input) {
   const std::string_view bytes(copy.get(), input.size() - 1);
   try {
     if ((input[0] & 1) == 0) return read_npy(bytes);
-    const std::string array = detail::read_npz(bytes, "a", kMostArrayBytes);
-    SHARDWISE_FUZZ_REQUIRE(array.size() <= kMostArrayBytes);
+    const std::string array = detail::read_npz(bytes, "a", kMaxArrayBytes);
+    SHARDWISE_FUZZ_REQUIRE(array.size() <= kMaxArrayBytes);
     read_npy(array);
   } catch (const detail::DecodeFailure&) {
     return;
@@ -66,7 +66,7 @@ std::vector<std::string> array_seeds() {
       seeds.push_back('\1' + zip({{"a.npy", array}, {"b.npy", "other"}}, deflated));
     }
   }
-  seeds.push_back('\1' + zip({{"a.npy", std::string(2 * kMostArrayBytes, '\0')}}, true));
+  seeds.push_back('\1' + zip({{"a.npy", std::string(2 * kMaxArrayBytes, '\0')}}, true));
   return seeds;
 }
 

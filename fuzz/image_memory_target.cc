@@ -16,11 +16,11 @@ namespace {
 
 using detail::RgbImage;
 
-constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 23;
-/// Limit on the memory for kMostPixels pixels. An image takes 3 bytes per pixel, and a rotated or
+constexpr std::uint64_t kMaxPixels = std::uint64_t{1} << 23;
+/// Limit on the memory for kMaxPixels pixels. An image takes 3 bytes per pixel, and a rotated or
 /// horizontally resized copy takes 3 more. The coefficients of a progressive file take 8 bytes per
 /// pixel. The rest is for the tables of a resize.
-constexpr std::size_t kMostMemory = std::size_t{256} << 20;
+constexpr std::size_t kMaxMemory = std::size_t{256} << 20;
 
 void decode_and_resize(std::string_view bytes, unsigned control) try {
   const ImageTransform transform{.resize = {32, 32},
@@ -32,11 +32,11 @@ void decode_and_resize(std::string_view bytes, unsigned control) try {
   const bool swaps = is_turned && header.orientation >= 5;
   const ImageTransform::Size stored{swaps ? header.width : header.height,
                                     swaps ? header.height : header.width};
-  const detail::ImagePlan plan = detail::plan_within(transformer, stored, {}, kMostPixels);
+  const detail::ImagePlan plan = detail::plan_within(transformer, stored, {}, kMaxPixels);
   RgbImage image;
   detail::decode_rgb(
       bytes,
-      {.max_pixels = kMostPixels, .strict = (control & 1) != 0, .apply_orientation = is_turned},
+      {.max_pixels = kMaxPixels, .strict = (control & 1) != 0, .apply_orientation = is_turned},
       image);
   std::vector<std::uint8_t> row(plan.height * plan.width * 3);
   transformer.apply(plan, image.view(), row.data());
@@ -52,7 +52,7 @@ void image_memory_target(std::string_view input) {
   std::async(std::launch::async, [&] {
     const CountedMemory memory;
     decode_and_resize(input.substr(1), static_cast<unsigned char>(input[0]));
-    SHARDWISE_FUZZ_REQUIRE(memory.peak() <= kMostMemory);
+    SHARDWISE_FUZZ_REQUIRE(memory.peak() <= kMaxMemory);
   }).get();
 }
 

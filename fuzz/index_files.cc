@@ -21,7 +21,7 @@ namespace {
 
 /// Largest number of samples, shards and rows that walk_index() reads, so that a hostile count does
 /// not take hours.
-constexpr std::uint64_t kMostWalked = 64;
+constexpr std::uint64_t kMaxWalked = 64;
 
 /// Reads each byte, so that AddressSanitizer detects a view outside its memory.
 void touch(std::string_view bytes) {
@@ -53,8 +53,7 @@ void walk_shard(const Index& index, std::uint64_t number) {
     const SegmentView segment = segment_of(index, number);
     SHARDWISE_FUZZ_REQUIRE(segment.num_samples() ==
                            index.first_sample(number + 1) - index.first_sample(number));
-    for (std::uint32_t i = 0; i < std::min<std::uint64_t>(segment.num_samples(), kMostWalked);
-         ++i) {
+    for (std::uint32_t i = 0; i < std::min<std::uint64_t>(segment.num_samples(), kMaxWalked); ++i) {
       touch(segment.key(i));
       allow_errors([&] { static_cast<void>(index.find(segment.key(i))); });
       for (std::uint32_t c = 0; c < segment.num_columns(); ++c) touch(segment.value(c, i).bytes);
@@ -175,9 +174,9 @@ void walk_index(const std::string& path) {
     const std::shared_ptr<const Index> index = Index::open(path);
     allow_errors([&] { static_cast<void>(index->summary()); });
     allow_errors([&] {
-      for (const Index::SkippedMember& member : index->skipped(kMostWalked)) touch(member.reason);
+      for (const Index::SkippedMember& member : index->skipped(kMaxWalked)) touch(member.reason);
     });
-    for (std::uint64_t i = 0; i < std::min(index->num_shards(), kMostWalked); ++i) {
+    for (std::uint64_t i = 0; i < std::min(index->num_shards(), kMaxWalked); ++i) {
       walk_shard(*index, i);
     }
     for (const char* key : {"", "a", "d/c", "none"}) {
@@ -187,9 +186,9 @@ void walk_index(const std::string& path) {
       });
     }
     const Dataset data(index);
-    for (std::uint64_t i = 0; i < std::min(data.size(), kMostWalked); ++i) walk_sample(data, i);
+    for (std::uint64_t i = 0; i < std::min(data.size(), kMaxWalked); ++i) walk_sample(data, i);
     if (!data.empty()) walk_sample(data, data.size() - 1);
-    if (index->size() <= kMostWalked) allow_errors([&] { index->validate(); });
+    if (index->size() <= kMaxWalked) allow_errors([&] { index->validate(); });
   });
 }
 

@@ -11,7 +11,7 @@
 namespace shardwise::fuzz {
 namespace {
 
-constexpr std::size_t kMostBytes = 1 << 17;
+constexpr std::size_t kMaxBytes = 1 << 17;
 
 void read_video(std::string_view bytes) {
   VideoReader video(bytes, {.max_pixels = 1 << 14, .max_frames = 1 << 10});
@@ -50,7 +50,7 @@ void read_audio(std::string_view bytes, bool is_mixed) {
 }  // namespace
 
 void media_target(std::string_view input) {
-  if (input.empty() || input.size() > kMostBytes) return;
+  if (input.empty() || input.size() > kMaxBytes) return;
   const int control = input[0] & 3;
   // A copy of exactly this size, so that AddressSanitizer detects reads beyond it.
   const std::size_t size = input.size() - 1;

@@ -36,8 +36,8 @@
 namespace shardwise::bench {
 namespace {
 
-constexpr std::uint64_t kMostSamples = 40'000;
-constexpr std::uint64_t kMostBytes = 320'000'000;
+constexpr std::uint64_t kMaxSamples = 40'000;
+constexpr std::uint64_t kMaxBytes = 320'000'000;
 constexpr std::uint64_t kBatchSize = 64;
 
 struct Place {
@@ -52,7 +52,7 @@ struct Fixture {
     const auto all = Dataset::open(index);
     const std::uint64_t chunk = in_chunks ? std::min<std::uint64_t>(1000, all.size()) : all.size();
     order = {.seed = 1, .kind = Chunked{.chunk_size = chunk, .window = 1}};
-    const std::uint64_t count = std::min({kMostSamples, kMostBytes / field_bytes, all.size()});
+    const std::uint64_t count = std::min({kMaxSamples, kMaxBytes / field_bytes, all.size()});
     const auto some = make_sampler(all, order, {});
     while (chosen.size() < count) chosen.push_back(*some->next());
     const Dataset data = open();

@@ -36,7 +36,7 @@ using shardwise::detail::CheckpointPart;
 constexpr std::string_view kText = "text";
 constexpr const char* kRandomState = "random_state/cpu";
 /// Limit for the bytes of one broadcast.
-constexpr std::int64_t kMostBroadcastBytes = 1 << 28;
+constexpr std::int64_t kMaxBroadcastBytes = 1 << 28;
 
 // ----------------------------------------------------------------------------------------- values
 
@@ -124,13 +124,13 @@ std::map<std::string, torch::Tensor> tensors_of(const torch::nn::Module& module)
 
 [[noreturn]] void throw_mismatch(const std::vector<std::string>& differences,
                                  const std::string& path) {
-  constexpr std::size_t kMostShown = 5;
+  constexpr std::size_t kMaxShown = 5;
   std::string text;
-  for (std::size_t i = 0; i < std::min(kMostShown, differences.size()); ++i) {
+  for (std::size_t i = 0; i < std::min(kMaxShown, differences.size()); ++i) {
     text += (i == 0 ? "" : ", ") + differences[i];
   }
-  if (differences.size() > kMostShown) {
-    text += ", and " + std::to_string(differences.size() - kMostShown) + " more";
+  if (differences.size() > kMaxShown) {
+    text += ", and " + std::to_string(differences.size() - kMaxShown) + " more";
   }
   throw Mismatch("the checkpoint is of another model",
                  (path.empty() ? "" : in_quotes(path) + ": ") + text,
@@ -167,8 +167,8 @@ class OptimizerParameters {
 // ------------------------------------------------------------------------------------------ ranks
 
 void broadcast_bytes(const torch::Tensor& bytes, const ProcessGroup& group) {
-  for (std::int64_t at = 0; at < bytes.numel(); at += kMostBroadcastBytes) {
-    group.broadcast(bytes.narrow(0, at, std::min(kMostBroadcastBytes, bytes.numel() - at)));
+  for (std::int64_t at = 0; at < bytes.numel(); at += kMaxBroadcastBytes) {
+    group.broadcast(bytes.narrow(0, at, std::min(kMaxBroadcastBytes, bytes.numel() - at)));
   }
 }
 

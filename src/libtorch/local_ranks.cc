@@ -140,8 +140,8 @@ class Children {
 }  // namespace
 
 LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
-  constexpr int kMostRanks = 4096;
-  if (options.num_ranks < 1 || options.num_ranks > kMostRanks) {
+  constexpr int kMaxRanks = 4096;
+  if (options.num_ranks < 1 || options.num_ranks > kMaxRanks) {
     throw InvalidArgument("the number of local ranks is out of range",
                           std::to_string(options.num_ranks), "choose 1 to 4,096");
   }

@@ -43,7 +43,7 @@ constexpr int kShards = 36;
 constexpr std::uint64_t kSamples = 20;  // per shard
 constexpr std::size_t kSampleBytes = 7000;
 // A budget has room for at least and at most this many.
-constexpr std::uint64_t kFewestShards = 4, kMostShards = 16;
+constexpr std::uint64_t kMinShards = 4, kMaxShards = 16;
 
 /// How long the test runs.
 std::chrono::seconds duration() { return std::chrono::seconds(test::repeats(6, 1200)); }
@@ -97,7 +97,7 @@ class CacheChaosTest : public ::testing::Test {
 
   CacheChaosTest() {
     std::filesystem::create_directory(dir_ / "disk");
-    disk_ = std::make_unique<SmallDisk>(dir_ / "disk", 4 * kMostShards * kSamples * 8192);
+    disk_ = std::make_unique<SmallDisk>(dir_ / "disk", 4 * kMaxShards * kSamples * 8192);
     std::vector<std::string> urls;
     for (int shard = 0; shard < kShards; ++shard) {
       test::TarBuilder tar;
@@ -140,7 +140,7 @@ class CacheChaosTest : public ::testing::Test {
   std::string read_on(std::size_t process, std::uint64_t seed) const {
     std::mt19937_64 random(seed);
     while (!board_->is_over) {
-      const auto shards = cache(kFewestShards + random() % (kMostShards - kFewestShards + 1));
+      const auto shards = cache(kMinShards + random() % (kMaxShards - kMinShards + 1));
       const Dataset data = Dataset::open(dir_ / "index", {.cache = shards});
       Order order{.seed = random() % 3};
       switch (random() % 4) {
@@ -205,7 +205,7 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
     return milliseconds(random() %
                         (random() % rarely == 0 ? most : std::min<std::uint64_t>(most, 300)));
   };
-  cache(kMostShards);
+  cache(kMaxShards);
 
   struct Reader {
     std::unique_ptr<test::Child> child;
@@ -225,7 +225,7 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
   // The budget, plus one shard in use and one compressed original per process. A process's reader
   // and its two fetching threads could expand three at once, but that almost never happens.
   const std::uint64_t bound =
-      kMostShards * shard_bytes_ + kProcesses * (shard_bytes_ + original_bytes_);
+      kMaxShards * shard_bytes_ + kProcesses * (shard_bytes_ + original_bytes_);
   std::uint64_t most = 0;
   std::string wrong;
   const auto let_go_on = [&] {
@@ -290,21 +290,20 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
         ++done["full disks"];
         break;
       case 6:
-        administer(
-            [&] { cache(kMostShards)->prune((random() % 3) * kFewestShards * shard_bytes_); });
+        administer([&] { cache(kMaxShards)->prune((random() % 3) * kMinShards * shard_bytes_); });
         ++done["pruned"];
         break;
       case 7:
         administer([&] {
-          for (const ShardCache::Entry& entry : cache(kMostShards)->entries()) {
-            if (random() % 4 == 0) cache(kMostShards)->remove(entry.name);
+          for (const ShardCache::Entry& entry : cache(kMaxShards)->entries()) {
+            if (random() % 4 == 0) cache(kMaxShards)->remove(entry.name);
           }
         });
         ++done["removed some"];
         break;
       case 8: {
         ShardCache::Check check;
-        administer([&] { check = cache(kMostShards)->verify(); });
+        administer([&] { check = cache(kMaxShards)->verify(); });
         if (!check.damaged.empty()) wrong = "damaged: " + check.damaged.front().url;
         ++done["verified"];
         break;
@@ -329,8 +328,8 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
               static_cast<unsigned long long>(most), static_cast<unsigned long long>(bound));
   for (const auto& [what, times] : done) std::printf("  %s: %d\n", what.c_str(), times);
   EXPECT_GT(samples, 0u);
-  const auto after = cache(kMostShards);
-  EXPECT_LE(after->used_bytes(), kMostShards * shard_bytes_);
+  const auto after = cache(kMaxShards);
+  EXPECT_LE(after->used_bytes(), kMaxShards * shard_bytes_);
   EXPECT_THAT(after->verify().damaged, IsEmpty());
   EXPECT_THAT(after->verify().foreign, IsEmpty());
 }

@@ -35,14 +35,14 @@ void add_headers(const std::string& given, std::vector<std::string>& headers) {
     headers.push_back(given);
     return;
   }
-  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 20;
   constexpr std::string_view kWhat = "the file of headers";
   const std::string path = at_home(given.substr(1));
   if (path.empty()) {
     throw CLI::ValidationError("--http-header", "write the name of a file after the @");
   }
   try {
-    const std::string text = read_text(path, kMostBytes, kWhat);
+    const std::string text = read_text(path, kMaxBytes, kWhat);
     for (const std::string_view line : lines_of(text, kWhat, name_of_text(path))) {
       if (!trimmed(line).empty()) headers.emplace_back(trimmed(line));
     }

@@ -16,7 +16,7 @@ namespace shardwise::tools {
 namespace {
 
 /// Limit for a token's file: above the size of a token with a million samples left out.
-constexpr std::size_t kMostTokenBytes = 64 << 20;
+constexpr std::size_t kMaxTokenBytes = 64 << 20;
 
 std::string read_front(const File& file, std::size_t size) {
   std::string bytes(size, '\0');
@@ -39,7 +39,7 @@ ResumeToken read_token(const std::string& file_or_text) {
   }
   const std::uint64_t size = file_identity(file.fd(), file_or_text).size_bytes;
   const std::string text =
-      read_front(file, static_cast<std::size_t>(std::min<std::uint64_t>(kMostTokenBytes, size)));
+      read_front(file, static_cast<std::size_t>(std::min<std::uint64_t>(kMaxTokenBytes, size)));
   return ResumeToken::from_text(
       checked_text(text, "the file of the resume token", in_quotes(file_or_text)));
 }

@@ -12,7 +12,7 @@
 namespace shardwise::detail {
 namespace {
 
-constexpr int kMostChannels = 64;
+constexpr int kMaxChannels = 64;
 /// Number of seconds to decode before the first requested sample, so that the codec's state is
 /// right. This exceeds two blocks of Vorbis, two frames of AAC, and the 80 ms of Opus.
 constexpr double kWarmUp = 0.5;
@@ -152,9 +152,9 @@ void require_few(double num_samples, int channels, std::uint64_t most) {
 
 /// Returns the number of the first sample at or after this time.
 std::int64_t sample_at(double seconds, int sample_rate) noexcept {
-  constexpr double kMost = 1e15;  // exact as a double, and small enough to avoid overflow
+  constexpr double kMax = 1e15;  // exact as a double, and small enough to avoid overflow
   const double number = std::ceil(seconds * sample_rate - kNear);
-  return static_cast<std::int64_t>(std::clamp(number, -kMost, kMost));
+  return static_cast<std::int64_t>(std::clamp(number, -kMax, kMax));
 }
 
 }  // namespace
@@ -174,7 +174,7 @@ AudioDecoder::AudioDecoder(std::string_view bytes, const Format& format)
   sample_rate_ = frame_->sample_rate;
   channels_ = channels_of(*frame_);
   if (sample_rate_ <= 0) throw DecodeFailure("it has no sample rate");
-  if (channels_ <= 0 || channels_ > kMostChannels) {
+  if (channels_ <= 0 || channels_ > kMaxChannels) {
     throw DecodeFailure(std::to_string(channels_) + " channels are out of range");
   }
   first_sample_ = number_of_first();
@@ -268,8 +268,8 @@ std::optional<std::int64_t> AudioDecoder::number_of(const AVFrame& frame) const 
   const std::int64_t pts = frame.pts != AV_NOPTS_VALUE ? frame.pts : frame.best_effort_timestamp;
   if (pts == AV_NOPTS_VALUE) return std::nullopt;
   const std::int64_t number = av_rescale_q(pts, demuxer_base(), AVRational{1, sample_rate_});
-  constexpr std::int64_t kMost = std::int64_t{1} << 60;
-  if (number < -kMost || number > kMost) throw DecodeFailure("its times are damaged");
+  constexpr std::int64_t kMax = std::int64_t{1} << 60;
+  if (number < -kMax || number > kMax) throw DecodeFailure("its times are damaged");
   return number;
 }
 

@@ -133,21 +133,21 @@ std::uint64_t count_packets(std::string_view header) {
       if (header.size() - at >= 12) chunks = std::max(chunks, big_endian(header, at + 8, 4));
     }
   }
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  constexpr std::uint64_t kMax = std::uint64_t{1} << 40;
   std::uint64_t sum = 0;
   std::size_t left = header.size();  // limit on the entries read; correct tables have fewer
   for (std::size_t at = header.find("stsc"); at != header.npos; at = header.find("stsc", at + 1)) {
     const std::uint64_t count = header.size() - at < 12 ? 0 : big_endian(header, at + 8, 4);
     const std::size_t room = count == 0 ? 0 : (header.size() - at - 12) / 12;
     for (std::size_t i = 0; i < std::min<std::uint64_t>(count, room); ++i) {
-      if (left-- == 0) return kMost;
+      if (left-- == 0) return kMax;
       // Fields: first chunk, samples per chunk, description.
       const std::size_t entry = at + 12 + 12 * i;
       const std::uint64_t first = big_endian(header, entry, 4);
       const std::uint64_t next = i + 1 < room ? big_endian(header, entry + 12, 4) : chunks + 1;
       const std::uint64_t end = i + 1 < count ? next : chunks + 1;
       const std::uint64_t num_chunks = end > first ? std::min(end - first, chunks) : 0;
-      sum = std::min(sum + num_chunks * (big_endian(header, entry + 4, 4) / 1024), kMost);
+      sum = std::min(sum + num_chunks * (big_endian(header, entry + 4, 4) / 1024), kMax);
     }
   }
   return sum;
@@ -448,15 +448,15 @@ bool is_flac_frame(std::string_view bytes) noexcept {
 /// Returns `flac` without trailing tags, text and zeros, because libav would read them as part of
 /// the last frame. That frame ends where its checksum matches.
 std::string_view before_tail_of_flac(std::string_view flac) noexcept {
-  constexpr std::size_t kMostFrame = std::size_t{1} << 20, kMostText = std::size_t{1} << 16;
+  constexpr std::size_t kMaxFrame = std::size_t{1} << 20, kMaxText = std::size_t{1} << 16;
   constexpr std::size_t kChecksum = 2;
   while (before_tag(flac).size() < flac.size()) flac = before_tag(flac);
   std::size_t text = flac.size();
   while (text > 0 && is_text(flac[text - 1])) --text;
   if (text == flac.size()) return flac;
-  const std::size_t last = std::min(flac.size(), text + kMostText);
+  const std::size_t last = std::min(flac.size(), text + kMaxText);
   int tries = 8;
-  for (std::size_t at = text; at-- > 0 && text - at < kMostFrame && tries > 0;) {
+  for (std::size_t at = text; at-- > 0 && text - at < kMaxFrame && tries > 0;) {
     if (flac[at] != '\xFF' || !is_flac_frame(flac.substr(at))) continue;
     --tries;
     std::size_t end = 0;  // first position at which the checksum matches

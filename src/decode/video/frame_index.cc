@@ -12,14 +12,14 @@ namespace shardwise::detail {
 namespace {
 
 /// Larger times are damaged, and their sums could overflow.
-constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
+constexpr std::int64_t kMaxTime = std::int64_t{1} << 60;
 /// Number of packets whose headers are read to determine whether the times are presentation times.
 /// An encoder that reorders frames does so within the first few packets.
-constexpr std::size_t kMostLookedAt = 16;
+constexpr std::size_t kMaxProbed = 16;
 /// Number of frames after a key frame that is examined for missing frames. In H.264, a decoder may
 /// replace a missing frame by one from before the key frame, because it keeps up to 16 reference
 /// frames.
-constexpr std::size_t kMostBehindKey = 32;
+constexpr std::size_t kMaxAfterKey = 32;
 
 /// True for a VP8 frame that is used only for prediction; a bit of its header marks such frames.
 bool is_hidden_vp8(const AVPacket& packet) noexcept {
@@ -39,7 +39,7 @@ bool is_left_out(const AVPacket& packet, AVCodecID codec) {
 
 bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
   if (num_packets == 0) return true;
-  if (num_packets >= kMostLookedAt || reordering == Reordering::kNone) return false;
+  if (num_packets >= kMaxProbed || reordering == Reordering::kNone) return false;
   return !is_reordered || reordering == Reordering::kUnlikely;
 }
 
@@ -140,7 +140,7 @@ void FrameIndex::compare_with_key(Header& header, Pass& pass) {
   using Needed = PacketHeaders::Needed;
   const std::size_t last = packets_.size() - 1;
   const auto is_near = [&](const std::optional<std::size_t>& key) {
-    return key && last - *key <= kMostBehindKey;
+    return key && last - *key <= kMaxAfterKey;
   };
   if (is_near(pass.open_key) && header.get().is_behind_gap) packets_[*pass.open_key].is_key = false;
   if (is_near(pass.open_before) && header.get().key_is_behind_gap) {
@@ -171,7 +171,7 @@ void FrameIndex::compare_with_key(Header& header, Pass& pass) {
 
 void FrameIndex::add(const AVPacket& packet, bool is_shown, Pass& pass) {
   const std::int64_t pts = time_of(packet);
-  if (pts == AV_NOPTS_VALUE || pts > kMostTime || pts < -kMostTime) {
+  if (pts == AV_NOPTS_VALUE || pts > kMaxTime || pts < -kMaxTime) {
     throw DecodeFailure("a frame has no time");
   }
   if (packet.pts == AV_NOPTS_VALUE) pass.has_no_pts = true;
@@ -257,7 +257,7 @@ void FrameIndex::number(const std::vector<std::uint32_t>& packets) {
 
 void FrameIndex::find_end(std::int64_t last_duration) {
   const std::int64_t last = times_.back();
-  if (last_duration <= 0 || last_duration > kMostTime) {
+  if (last_duration <= 0 || last_duration > kMaxTime) {
     // Use the average duration of the other frames.
     last_duration = num_frames() > 1 ? (last - times_[0]) / (num_frames() - 1) : 0;
   }

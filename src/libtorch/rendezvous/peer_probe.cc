@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr const char* kGreeting = "shardwise letter 1";
-constexpr std::size_t kMostLetter = 65'536;
+constexpr std::size_t kMaxLetter = 65'536;
 
 struct Letter {
   int rank = -1;
@@ -197,10 +197,10 @@ void PeerProbe::take_letters(Talk& talk) {
   for (auto& [socket, text] : talk.incoming) {
     if (!socket.is_open()) continue;
     Received received = Received::kSome;
-    while (received == Received::kSome && text.size() <= kMostLetter) {
+    while (received == Received::kSome && text.size() <= kMaxLetter) {
       received = receive_some(socket, text);
     }
-    if (received != Received::kEnded && text.size() <= kMostLetter) continue;
+    if (received != Received::kEnded && text.size() <= kMaxLetter) continue;
     if (auto letter = read_letter(text, talk.options.key, talk.num_ranks())) {
       talk.letters.push_back(std::move(*letter));
     }

@@ -14,7 +14,7 @@ namespace shardwise::detail {
 namespace {
 
 /// Limit for a message. Runs with thousands of ranks stay below it.
-constexpr std::uint32_t kMostBytes = 16u << 20;
+constexpr std::uint32_t kMaxBytes = 16u << 20;
 
 }  // namespace
 
@@ -81,7 +81,7 @@ bool MessageBuffer::add(std::string_view bytes) {
   if (bytes.substr(0, known) != greeting_.substr(0, known)) return false;
   greeting_.remove_prefix(known);
   bytes_ += bytes.substr(known);
-  return bytes_.size() < 4 || load_le32(bytes_.data()) <= kMostBytes;
+  return bytes_.size() < 4 || load_le32(bytes_.data()) <= kMaxBytes;
 }
 
 std::optional<std::string> MessageBuffer::next() {
