@@ -175,21 +175,25 @@ def verify(
     path: str | os.PathLike[str],
     *,
     full: bool = False,
+    threads: int | None = None,
     progress: Callable[[Progress], object] | None = None,
     cache: _core.ShardCache | None = None,
 ) -> list[Finding]:
     """Checks every shard against the index and returns the differences, by shard; empty if there
     are no differences. The text of a shard that could not be read begins with "not verified: ".
 
-    full: compares every byte with the hashes that the index was built with. progress: as for
-    index(), of one shard at a time. cache: as for index().
+    full: compares every byte with the hashes that the index was built with. threads: 0 means the
+    calling thread only; None means one per core, or up to 16 for remote shards. progress, cache:
+    as for index().
 
     >>> shardwise.verify("train.idx")
     []
     """
     from .records import Finding
 
-    found = _core.verify(path_of(path), full=full, progress=progress, cache=cache)
+    found = _core.verify(
+        path_of(path), full=full, threads=threads, progress=progress, cache=cache
+    )
     return [Finding(*finding) for finding in found]
 
 

@@ -169,10 +169,12 @@ nb::object merge(const std::string& output, const std::vector<std::string>& part
                    output);
 }
 
-nb::list verify(const std::string& path, bool full, nb::object progress, nb::object cache) {
+nb::list verify(const std::string& path, bool full, std::optional<unsigned> threads,
+                nb::object progress, nb::object cache) {
   const auto fetchers = fetchers_of(cache);
   VerifyOptions options;
   options.full = full;
+  options.threads = threads;
   options.progress = progress_of(std::move(progress));
   using Finding = std::pair<std::uint64_t, std::string>;
   const std::vector<Finding> findings = without_gil([&](const CancelToken& cancel) {
@@ -276,8 +278,8 @@ void add_building(nb::module_& module) {
   module.def("merge", &merge, "output"_a, "parts"_a,
              nb::sig("def merge(output: str, parts: list[str]) -> shardwise.records.BuildReport"),
              "Implements shardwise.merge().");
-  module.def("verify", &verify, "path"_a, nb::kw_only(), "full"_a, "progress"_a.none(),
-             "cache"_a.none(),
+  module.def("verify", &verify, "path"_a, nb::kw_only(), "full"_a, "threads"_a.none(),
+             "progress"_a.none(), "cache"_a.none(),
              nb::sig("def verify(path: str, **options: typing.Any) -> list[tuple[int, str]]"),
              "Implements shardwise.verify().");
   module.def(

@@ -236,18 +236,18 @@ std::vector<Index::SkippedMember> Index::skipped(std::uint64_t limit) const {
   return impl_->records().catalogue().skipped(limit);
 }
 
-void Index::validate() const {
+void Index::validate(const CancelToken& cancel,
+                     const std::function<void(std::uint64_t samples_done)>& progress) const {
   const IndexFiles& files = impl_->records();
-  files.check_sections();
-  for (std::uint64_t shard = 0; shard < num_shards(); ++shard) {
-    const SegmentView view = segment_of(*this, shard);
+  files.check_sections([&](std::uint64_t shard, const SegmentView& view) {
+    cancel.throw_if_cancelled();
     for (std::uint32_t i = 0; i < view.num_samples(); ++i) {
-      const auto found = find(view.key(i));
-      if (!found || *found > first_sample(shard) + i) {
+      if (!files.keys().has(hash64(view.key(i)), first_sample(shard) + i)) {
         files.damaged("shard " + std::to_string(shard) + ": a key is not found");
       }
     }
-  }
+    if (progress) progress(first_sample(shard + 1));
+  });
 }
 
 void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes, std::int64_t mtime_ns) {

@@ -147,19 +147,22 @@ SegmentView IndexFiles::segment(std::uint64_t shard, std::uint64_t expected_chec
   return *view;
 }
 
-void IndexFiles::check_sections() const {
+void IndexFiles::check_sections(
+    const std::function<void(std::uint64_t shard, const SegmentView& segment)>& check) const {
   catalogue_->validate();
+  if (!keys_.is_intact(header_->keys_checksum)) damaged("the key section's checksum is wrong");
   Hasher128 segments;
   for (std::uint64_t shard = 0; shard < header_->num_shards; ++shard) {
     const Index::Shard row = catalogue_->shard(shard);
-    if (!segment(shard, row.segment_checksum).fits_shard(row.expanded_bytes)) {
+    const SegmentView view = segment(shard, row.segment_checksum);
+    if (!view.fits_shard(row.expanded_bytes)) {
       damaged("shard " + std::to_string(shard) + ": a member lies outside it");
     }
+    if (check) check(shard, view);
     segments.update_u64(row.segment_checksum);
   }
   if (segments.digest().low != header_->segments_checksum)
     damaged("the segments' checksum is wrong");
-  if (!keys_.is_intact(header_->keys_checksum)) damaged("the key section's checksum is wrong");
 }
 
 std::string_view owner_of_table(std::string_view name) noexcept {

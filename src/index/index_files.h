@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,9 +36,11 @@ class IndexFiles {
 
   /// Checks the parts that opening does not check: every page of the catalogue, every segment, and
   /// the key section.
+  /// @param check  called with each shard's number and segment; may be null.
   /// Errors: CorruptIndex.
   /// Cost: reads all of both files.
-  void check_sections() const;
+  void check_sections(
+      const std::function<void(std::uint64_t shard, const SegmentView& segment)>& check = {}) const;
 
   [[noreturn]] void damaged(std::string_view why) const;
 

@@ -101,6 +101,15 @@ std::optional<std::span<const std::uint64_t>> KeyIndex::find(std::uint64_t hash)
   return std::span<const std::uint64_t>(range.first, range.second);
 }
 
+bool KeyIndex::has(std::uint64_t hash, std::uint64_t sample) const noexcept {
+  const std::uint64_t bucket = KeyHash::bucket(hash, bucket_bits_);
+  const std::uint64_t begin = starts_.words[bucket];
+  const std::uint64_t end = starts_.words[bucket + 1];
+  return begin <= end && end <= entries_.size &&
+         std::binary_search(entries_.words + begin, entries_.words + end,
+                            KeyHash::entry(hash, bucket_bits_, sample));
+}
+
 bool KeyIndex::matches(std::uint64_t hash, std::string_view key) const noexcept {
   const std::uint64_t own = hash64(key);
   return KeyHash::bucket(own, bucket_bits_) == KeyHash::bucket(hash, bucket_bits_) &&

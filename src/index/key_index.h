@@ -60,6 +60,8 @@ class KeyIndex {
   /// Returns the entries of keys with this hash, sorted by sample. Entries of other keys may be
   /// among them. Returns nullopt if the bytes that it reads are damaged.
   std::optional<std::span<const std::uint64_t>> find(std::uint64_t hash) const noexcept;
+  /// True if a key with this hash has an entry for `sample`. Damaged blocks are not noticed.
+  bool has(std::uint64_t hash, std::uint64_t sample) const noexcept;
   /// True if `key`, the key of an entry from find(hash), has the same bucket and tag.
   bool matches(std::uint64_t hash, std::string_view key) const noexcept;
   /// True if the whole section is unchanged since it was written.

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/fork.h"
@@ -219,9 +220,9 @@ std::optional<std::string> problem_of(const Compare& compare) {
 /// a single shard is larger.
 constexpr std::uint64_t kMaxTemporaryBytes = std::uint64_t{1} << 30;
 
-/// Returns the number of threads that verify in addition to the calling thread; 0 if all shards are
-/// local.
+/// Returns the number of threads that verify in addition to the calling thread.
 unsigned num_threads(const Index& index, const VerifyOptions& options) {
+  if (options.threads) return *options.threads;
   std::uint64_t num_remote = 0, largest = 1;
   for (std::uint64_t number = 0; number < index.num_shards(); ++number) {
     const Index::Shard info = index.shard(number);
@@ -230,6 +231,7 @@ unsigned num_threads(const Index& index, const VerifyOptions& options) {
     largest = std::max(largest, info.expanded_bytes);
   }
   std::uint64_t max_open = std::min<std::uint64_t>(detail::kAskedAtOnce, num_remote);
+  if (num_remote == 0) return usable_cores();
   if (options.full)
     max_open = std::min(max_open, std::max(kMaxTemporaryBytes / largest, std::uint64_t{1}));
   return static_cast<unsigned>(max_open);

@@ -119,5 +119,36 @@ TEST(VerifyTest, InFullNeedsHashes) {
       HasSubstr("index holds no hashes"));
 }
 
+TEST(VerifyTest, AnyNumberOfThreadsReportsTheShardsInOrder) {
+  const TempDir dir;
+  std::vector<std::string> shards;
+  for (int i = 0; i < 40; ++i) {
+    TarBuilder tar;
+    shards.push_back(dir / (std::to_string(100 + i) + ".tar"));
+    test::write_file(shards.back(), tar.file("key.txt", std::to_string(i)).end().bytes());
+  }
+  BuildOptions options;
+  options.content.hashes = true;
+  build_index(dir / "x.idx", shards, options);
+  const auto index = Index::open(dir / "x.idx");
+  std::vector<std::uint64_t> samples_done;
+  index->validate({}, [&](std::uint64_t done) { samples_done.push_back(done); });
+  EXPECT_THAT(samples_done, testing::SizeIs(40));
+  EXPECT_EQ(samples_done.back(), 40u);
+  const CancelToken::Flag cancelled = true;
+  EXPECT_EQ(test::error_code([&] { index->validate(&cancelled); }), ErrorCode::kCancelled);
+  rewrite(shards[7], TarBuilder().file("key.txt", "X").end().bytes());
+  for (const unsigned threads : {0u, 1u, 5u}) {
+    std::vector<std::uint64_t> numbers;
+    verify_shards(*index, {.full = true, .threads = threads},
+                  [&](std::uint64_t shard, const std::optional<std::string>& problem) {
+                    numbers.push_back(shard);
+                    EXPECT_EQ(problem.has_value(), shard == 7) << threads;
+                  });
+    EXPECT_THAT(numbers, testing::SizeIs(40));
+    EXPECT_TRUE(std::ranges::is_sorted(numbers));
+  }
+}
+
 }  // namespace
 }  // namespace shardwise

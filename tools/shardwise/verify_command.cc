@@ -27,6 +27,7 @@ struct VerifyArguments {
   Index::Lookup lookup;
   FirstUse first_use;
   bool full = false;
+  std::optional<unsigned> threads = {};
   bool header = false;
   bool json = false;
 };
@@ -62,8 +63,14 @@ void run(const VerifyArguments& options, Output& out) {
   lookup.urls = std::move(found.urls);
   const std::shared_ptr<const Index> index = Index::open(found.path, lookup);
   check_servers(options.first_use.fetching, urls_of(*index), options.first_use.quiet);
-  index->validate();
   const Index::Summary summary = index->summary();
+  {
+    Progress progress("checking the index", Unit::kSamples, options.first_use.quiet);
+    index->validate(interrupt_token(), [&](std::uint64_t samples_done) {
+      progress.update(samples_done, summary.num_samples, [] { return std::string(); });
+    });
+    progress.clear();
+  }
   Progress progress("verifying", Unit::kBytes, options.first_use.quiet);
   std::uint64_t num_different = 0;
   std::uint64_t num_unread = 0;
@@ -97,10 +104,13 @@ void run(const VerifyArguments& options, Output& out) {
       print_result(shard, problem, options.json, out);
     }
   };
-  verify_shards(
-      *index,
-      {.full = options.full, .cancel = interrupt_token(), .remote = remote, .progress = show},
-      report);
+  verify_shards(*index,
+                {.full = options.full,
+                 .threads = options.threads,
+                 .cancel = interrupt_token(),
+                 .remote = remote,
+                 .progress = show},
+                report);
   progress.clear();
   if (tabular) table.finish();
   const std::string shards = counted(summary.num_shards, "shard");
@@ -137,6 +147,12 @@ void add_verify_command(CLI::App& program, Output& out) {
   add_index_argument(*command, options->index)->required();
   command->add_flag("--full", options->full,
                     "check every byte, too, against the hashes of `shardwise index --hash`");
+  command
+      ->add_option("--threads", options->threads,
+                   "verifying threads; 0 means only the calling thread (default: one per core, or "
+                   "up to 16 for remote shards)")
+      ->check(kNumThreads)
+      ->type_name("N");
   add_lookup_options(*command, options->lookup);
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per shard");

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/compression.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
@@ -241,9 +243,11 @@ class SHARDWISE_EXPORT Index {
   [[nodiscard]] std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 
   /// Reads and checks both files completely: every row, segment, directory and key entry.
-  /// Errors: CorruptIndex.
+  /// @param progress  called after each shard.
+  /// Errors: CorruptIndex. Cancelled.
   /// Cost: O(table + catalogue).
-  void validate() const;
+  void validate(const CancelToken& cancel = {},
+                const std::function<void(std::uint64_t samples_done)>& progress = {}) const;
 
  private:
   friend struct detail::IndexAccess;

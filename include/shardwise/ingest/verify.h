@@ -17,6 +17,9 @@ namespace shardwise {
 struct VerifyOptions {
   /// Check every byte against the hashes that the index was built with.
   bool full = false;
+  /// Number of threads of verify_shards(). 0 means the calling thread only; empty means one per
+  /// core, or up to 16 if shards are remote.
+  std::optional<unsigned> threads = {};
   CancelToken cancel = {};
   /// Access to remote shards. Null means that remote shards are an error.
   RemoteAccess remote = nullptr;
