@@ -16,10 +16,10 @@ namespace {
 
 using detail::RgbImage;
 
-constexpr std::uint64_t kMaxPixels = std::uint64_t{1} << 23;
-/// Limit on the memory for kMaxPixels pixels. An image takes 3 bytes per pixel, and a rotated or
-/// horizontally resized copy takes 3 more. The coefficients of a progressive file take 8 bytes per
-/// pixel. The rest is for the tables of a resize.
+constexpr std::uint64_t kMaxTestPixels = std::uint64_t{1} << 23;
+/// Limit on the memory for kMaxTestPixels pixels. An image takes 3 bytes per pixel, and a rotated
+/// or horizontally resized copy takes 3 more. The coefficients of a progressive file take 8 bytes
+/// per pixel. The rest is for the tables of a resize.
 constexpr std::size_t kMaxMemory = std::size_t{256} << 20;
 
 void decode_and_resize(std::string_view bytes, unsigned control) try {
@@ -32,11 +32,11 @@ void decode_and_resize(std::string_view bytes, unsigned control) try {
   const bool swaps = is_turned && header.orientation >= 5;
   const ImageTransform::Size stored{swaps ? header.width : header.height,
                                     swaps ? header.height : header.width};
-  const detail::ImagePlan plan = detail::plan_within(transformer, stored, {}, kMaxPixels);
+  const detail::ImagePlan plan = detail::plan_within(transformer, stored, {}, kMaxTestPixels);
   RgbImage image;
   detail::decode_rgb(
       bytes,
-      {.max_pixels = kMaxPixels, .strict = (control & 1) != 0, .apply_orientation = is_turned},
+      {.max_pixels = kMaxTestPixels, .strict = (control & 1) != 0, .apply_orientation = is_turned},
       image);
   std::vector<std::uint8_t> row(plan.height * plan.width * 3);
   transformer.apply(plan, image.view(), row.data());

@@ -4,7 +4,7 @@
 /// headers.
 ///
 /// - indexes: SQL queries, verifying, moving, exporting;
-/// - shards: writing them, custom fetchers, predicting the fetches of a run;
+/// - shards: writing and repacking them, custom fetchers, predicting the fetches of a run;
 /// - orders: more samplers, finding when a sample is delivered, proofs of epochs.
 ///
 ///     for (Query query(data.shared_index(), "SELECT sample, key FROM samples WHERE bytes > 1e6");
@@ -20,6 +20,7 @@
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/make_remote_access.h"
 #include "shardwise/data/mixed_dataset.h"
+#include "shardwise/data/repack.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/index/query.h"

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
     from .mixing import MixedDataset, mix
     from .ragged import Ragged
+    from .repacking import repack
     from .stopping import EarlyStop, StopGuard
     from .sums import ExactMean, Mean
     from .writing import ShardWriter, TarWriter, pack
@@ -64,6 +65,7 @@ _LATER = {
     "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
     "mixing": ["MixedDataset", "mix"],
     "ragged": ["Ragged"],
+    "repacking": ["repack"],
     "stopping": ["EarlyStop", "StopGuard"],
     "sums": ["ExactMean", "Mean"],
     "writing": ["ShardWriter", "TarWriter", "pack"],
@@ -131,6 +133,7 @@ __all__ = [
     "plan",
     "query",
     "ranks",
+    "repack",
     "torch_memory",
     "transforms",
     "update",

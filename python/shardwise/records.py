@@ -129,6 +129,21 @@ class PackReport(NamedTuple):
     """Paths of files that belong to no sample."""
 
 
+class RepackReport(NamedTuple):
+    """The result of repack()."""
+
+    shards: int
+    """New shards."""
+    shards_resumed: int
+    """Those that an interrupted call had written."""
+    samples: int
+    """Samples in all new shards."""
+    shard_bytes: int
+    """Bytes of all new shards."""
+    path: str
+    """Path of the new index."""
+
+
 class CacheCounts(NamedTuple):
     """The work of shard caches in an epoch."""
 

@@ -22,6 +22,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/make_remote_access.h"
+#include "shardwise/data/repack.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
@@ -197,6 +198,88 @@ nb::list verify(const std::string& path, bool full, std::optional<unsigned> thre
   return all;
 }
 
+Repacking::Options repack_options(std::optional<std::uint64_t> shuffle, std::uint64_t max_samples,
+                                  std::uint64_t max_bytes, const std::string& prefix,
+                                  const std::string& index, std::optional<unsigned> threads,
+                                  bool restart) {
+  Repacking::Options options;
+  options.shuffle = shuffle;
+  options.max_samples = max_samples;
+  options.max_bytes = max_bytes;
+  options.prefix = prefix;
+  options.index = index;
+  options.threads = threads;
+  options.restart = restart;
+  return options;
+}
+
+nb::tuple tuple_of(const Repacking::Report& report) {
+  return nb::make_tuple(report.shards, report.shards_resumed, report.samples, report.shard_bytes,
+                        name_object(report.index));
+}
+
+void add_repacking(nb::module_& module) {
+  module.def(
+      "repack",
+      [](nb::handle data, const std::string& directory, std::optional<std::uint64_t> shuffle,
+         std::uint64_t max_samples, std::uint64_t max_bytes, const std::string& prefix,
+         const std::string& index, std::optional<unsigned> threads, bool restart,
+         nb::object progress) {
+        Repacking::Options options =
+            repack_options(shuffle, max_samples, max_bytes, prefix, index, threads, restart);
+        options.progress = progress_of(std::move(progress));
+        const Dataset& dataset = dataset_of(data);
+        return tuple_of(without_gil([&](const CancelToken& cancel) {
+          options.cancel = cancel;
+          return repack(dataset, directory, options);
+        }));
+      },
+      "data"_a, "directory"_a, nb::kw_only(), "shuffle"_a.none(), "max_samples"_a, "max_bytes"_a,
+      "prefix"_a, "index"_a, "threads"_a.none(), "restart"_a, "progress"_a.none(),
+      nb::sig("def repack(data: Dataset, directory: str, **options: typing.Any) -> "
+              "tuple[int, int, int, int, str]"),
+      "Implements shardwise.repack() without a function.");
+  nb::class_<Repacking>(module, "Repacking", nb::is_final(),
+                        "Implements shardwise.repack() with a function.")
+      .def(
+          "__init__",
+          [](Repacking* self, nb::handle data, const std::string& directory,
+             const std::string& function, std::optional<std::uint64_t> shuffle,
+             std::uint64_t max_samples, std::uint64_t max_bytes, const std::string& prefix,
+             const std::string& index, std::optional<unsigned> threads, bool restart) {
+            Repacking::Options options =
+                repack_options(shuffle, max_samples, max_bytes, prefix, index, threads, restart);
+            const Dataset& dataset = dataset_of(data);
+            Repacking work = without_gil([&](const CancelToken& cancel) {
+              options.cancel = cancel;
+              Repacking made(dataset, directory, options, function);
+              made.set_cancel({});
+              return made;
+            });
+            new (self) Repacking(std::move(work));
+          },
+          "data"_a, "directory"_a, nb::kw_only(), "function"_a, "shuffle"_a.none(), "max_samples"_a,
+          "max_bytes"_a, "prefix"_a, "index"_a, "threads"_a.none(), "restart"_a,
+          nb::sig("def __init__(self, data: Dataset, directory: str, **options: typing.Any) -> "
+                  "None"))
+      .def_prop_ro("num_shards", &Repacking::num_shards, "Number of new shards.")
+      .def("is_written", &Repacking::is_written, "shard"_a, "True if the new shard exists.")
+      .def("samples", &Repacking::samples, "shard"_a, "The numbers of the samples of a new shard.")
+      .def("unlock", &Repacking::unlock, "Lets other calls use the folder.")
+      .def(
+          "finish",
+          [](Repacking& self) {
+            return tuple_of(without_gil([&](const CancelToken& cancel) {
+              self.set_cancel(cancel);
+              Repacking::Report report = self.finish();
+              self.set_cancel({});
+              return report;
+            }));
+          },
+          nb::sig("def finish(self) -> tuple[int, int, int, int, str]"),
+          "Builds the index of the new shards.");
+}
+
 /// A query's result, whose rows are read in portions. Between portions the GIL is released and
 /// signals are handled.
 struct QueryObject {
@@ -291,6 +374,7 @@ void add_building(nb::module_& module) {
              nb::sig("def plan(data: Dataset, **options: typing.Any) -> "
                      "shardwise.records.FetchPlan"),
              "Implements shardwise.plan().");
+  add_repacking(module);
 }
 
 }  // namespace shardwise::python

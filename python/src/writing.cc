@@ -140,11 +140,13 @@ void add_writing(nb::module_& module) {
       .def(
           "__init__",
           [](WriterObject* self, const std::string& pattern, std::uint64_t max_samples,
-             std::uint64_t max_bytes, bool replace) {
-            new (self) WriterObject(
-                pattern, {.max_samples = max_samples, .max_bytes = max_bytes, .replace = replace});
+             std::uint64_t max_bytes, bool replace, std::uint64_t first) {
+            new (self) WriterObject(pattern, {.max_samples = max_samples,
+                                              .max_bytes = max_bytes,
+                                              .replace = replace,
+                                              .first = first});
           },
-          "pattern"_a, nb::kw_only(), "max_samples"_a, "max_bytes"_a, "replace"_a)
+          "pattern"_a, nb::kw_only(), "max_samples"_a, "max_bytes"_a, "replace"_a, "first"_a = 0)
       .def("write", &write, "key"_a, "fields"_a,
            nb::sig("def write(self, key: str, fields: dict[str, typing.Any]) -> None"),
            "Writes one sample of bytes by field.")

@@ -62,6 +62,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     {"IndexCacheOptions::directory", "--index-cache DIR", "index_directory="},
     {"Query::Limits::scratch_bytes", "--scratch-bytes", ""},
     {"ShardWriter::Options::replace", "", "replace=True"},
+    {"Repacking::Options::restart", "--force", "restart=True"},
     {"list_files", "--files", "shardwise.pack(files=)"},
     spelling::option("max_samples", "--max-samples"),
     spelling::option("max_bytes", "--max-bytes"),

@@ -27,6 +27,7 @@ enum class KeyPurpose : std::uint64_t {
   kOperation = 12,      ///< one operation on a sample or batch; index: the operation
   kBatch = 13,          ///< random choices for a batch; index: the position of its first sample
   kWindow = 14,         ///< the order of the batches by length of one window; index: the window
+  kRepack = 15,         ///< the order of repack(); epoch: 0
 };
 
 /// Returns a hash of the four numbers, see docs/formats/order.md. All keys are made by this

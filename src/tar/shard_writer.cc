@@ -119,7 +119,7 @@ struct ShardWriter::Impl {
       : names(std::move(given)), options(how) {
     if (options.max_samples == 0 || options.max_bytes == 0) {
       throw InvalidOption(
-          "a limit of the shards is 0", in_quotes(names.name(0)),
+          "a limit of the shards is 0", in_quotes(names.name(options.first)),
           spelled("max_samples") + " and " + spelled("max_bytes") + " must be at least 1");
     }
   }
@@ -138,9 +138,10 @@ struct ShardWriter::Impl {
     const std::uint64_t room = options.max_bytes - std::min(bytes, options.max_bytes);
     if (!keys.empty() && (keys.size() == options.max_samples || tar_bytes > room)) finish();
     if (keys.contains(std::string(key))) {
-      throw InvalidArgument("the key is already in this shard",
-                            in_quotes(names.name(totals.shards - 1)) + ", key " + in_quotes(key),
-                            "give each sample another key");
+      throw InvalidArgument(
+          "the key is already in this shard",
+          in_quotes(names.name(options.first + totals.shards - 1)) + ", key " + in_quotes(key),
+          "give each sample another key");
     }
     if (keys.empty()) begin();
     if (writer) {
@@ -167,7 +168,7 @@ struct ShardWriter::Impl {
   void remove_surplus() const {
     for (const std::uint64_t number : detail::numbers_there(names)) {
       const std::string path = names.name(number);
-      if (number < totals.shards || !detail::is_of_shard_writer(path)) continue;
+      if (number < options.first + totals.shards || !detail::is_of_shard_writer(path)) continue;
       if (totals.shards == 0) {
         throw InvalidArgument("no sample was written, but shards of an earlier set exist",
                               in_quotes(path), "remove them if an empty set is intended");
@@ -178,7 +179,8 @@ struct ShardWriter::Impl {
 
   void require_usable() const {
     if (usable) return;
-    throw InvalidArgument("the writer is closed, or has failed", in_quotes(names.name(0)),
+    throw InvalidArgument("the writer is closed, or has failed",
+                          in_quotes(names.name(options.first)),
                           "make a new writer, and write the samples again");
   }
 
@@ -205,7 +207,7 @@ struct ShardWriter::Impl {
   }
 
   void begin() {
-    const std::string path = names.name(totals.shards);
+    const std::string path = names.name(options.first + totals.shards);
     require_free(path);
     if (!options.dry_run) {
       sweep_temporaries(path);
@@ -224,7 +226,7 @@ struct ShardWriter::Impl {
   }
 
   void finish() {
-    std::string path = names.name(totals.shards - 1);
+    std::string path = names.name(options.first + totals.shards - 1);
     if (writer) {
       usable = false;
       const std::unique_ptr<TarWriter> whole = std::move(writer);

@@ -17,7 +17,7 @@ using testing::StartsWith;
 
 const std::vector<std::string> kCommands = {
     "index", "merge", "info",    "ls",   "cat",  "verify", "query", "export", "pack",
-    "cache", "order", "explain", "when", "plan", "epoch",  "help",  "version"};
+    "repack", "cache", "order", "explain", "when", "plan", "epoch",  "help",  "version"};
 
 TEST(HelpTest, TheHelpCommandShowsWhatTheOptionDoes) {
   EXPECT_EQ(shardwise_output({"help"}), shardwise_output({"--help"}));

@@ -190,6 +190,7 @@ TEST(JsonNamesTest, EachHasOneTypeInAllCommands) {
   all.run("query", {whole, ".schema"});
   all.run("export", {whole, "--format", "dali", "-o", dir / "dali"});
   all.run("pack", {"--files", dir / "files", "-o", dir / "packed"});
+  all.run("repack", {whole, "-o", dir / "repacked"});
   all.run("order", {whole, "--limit", "2"});
   all.run("explain", {whole, "--step", "0", "--batch", "2"});
   all.run("when", {whole, "--sample", "1", "--batch", "2"});

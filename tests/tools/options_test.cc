@@ -52,7 +52,7 @@ TEST(OptionNamesTest, WhatErrorsAdviseIsThere) {
   std::map<std::string, std::set<std::string>> commands;
   std::set<std::string> all;
   for (const char* command : {"index", "merge", "info", "ls", "cat", "verify", "query", "export",
-                              "explain", "pack", "order", "epoch", "plan"}) {
+                              "explain", "pack", "repack", "order", "epoch", "plan"}) {
     commands[command] = options_of({command});
     all.insert(commands[command].begin(), commands[command].end());
   }

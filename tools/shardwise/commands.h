@@ -28,6 +28,7 @@ void add_cache_command(CLI::App& program, Output& out);
 /// Adds the sub-command `fill` to the command `cache`.
 void add_fill_command(CLI::App& cache_command, Output& out);
 void add_pack_command(CLI::App& program, Output& out);
+void add_repack_command(CLI::App& program, Output& out);
 void add_help_command(CLI::App& program, Output& out);
 void add_version_command(CLI::App& program, Output& out);
 

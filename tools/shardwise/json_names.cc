@@ -153,7 +153,7 @@ constexpr OwnName kOwnNames[] = {
     {"shards_cut_short", kNumber, "shards whose rest behind damage was left out"},
     {"shards_moved", kNumber, "shards with another path or time that were not read again"},
     {"shards_opened", kNumber, "times that a shard was opened"},
-    {"shards_resumed", kNumber, "number of shards taken over from a build that did not finish"},
+    {"shards_resumed", kNumber, "number of shards taken over from a run that did not finish"},
     {"shards_reused", kNumber, "unchanged shards, which were not read"},
     {"shards_scanned", kNumber, "shards that were read"},
     {"size", kNumber, "bytes of the member, or of the shard's file"},

@@ -39,6 +39,7 @@ void add_commands(CLI::App& program, Output& out) {
   add_query_command(program, out);
   add_export_command(program, out);
   add_pack_command(program, out);
+  add_repack_command(program, out);
   add_order_command(program, out);
   add_explain_command(program, out);
   add_when_command(program, out);
@@ -52,7 +53,7 @@ void add_commands(CLI::App& program, Output& out) {
     for (const char* name : names) program.get_subcommand(name)->group(title);
   };
   group("Indexes", {"index", "merge", "info", "ls", "cat", "verify", "query", "export"});
-  group("Shards", {"pack", "cache"});
+  group("Shards", {"pack", "repack", "cache"});
   group("Orders and epochs", {"order", "explain", "when", "plan", "epoch", "token"});
   group("About the program", {"help", "version"});
 }

@@ -47,6 +47,8 @@ class SHARDWISE_EXPORT ShardWriter {
     /// Replace existing shards instead of failing. close() also removes shards with higher numbers
     /// that a ShardWriter wrote earlier, because they belong to an earlier, larger set.
     bool replace = false;
+    /// Number of the first shard.
+    std::uint64_t first = 0;
     /// Write nothing. Only read the sizes of files, and count what would be written.
     bool dry_run = false;
   };

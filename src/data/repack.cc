@@ -1,0 +1,282 @@
+#include "shardwise/data/repack.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/cores.h"
+#include "base/errno_error.h"
+#include "base/error_types.h"
+#include "base/file.h"
+#include "base/fork.h"
+#include "base/ordered_pipeline.h"
+#include "base/spelling.h"
+#include "base/text.h"
+#include "data/dataset_access.h"
+#include "order/key.h"
+#include "order/permutation.h"
+#include "shardwise/base/hash.h"
+#include "shardwise/ingest/index_builder.h"
+#include "shardwise/tar/shard_writer.h"
+#include "tar/shard_set.h"
+#include "tar/tar_writer.h"
+
+namespace shardwise {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPlanFile = "repack.json";
+
+/// The numbers of all samples in the order of the new shards.
+class SampleOrder {
+ public:
+  SampleOrder(std::uint64_t n, const std::optional<std::uint64_t>& seed) {
+    if (seed) shuffled_.emplace(n, derive_key(*seed, 0, KeyPurpose::kRepack));
+  }
+  std::uint64_t operator()(std::uint64_t i) const noexcept {
+    return shuffled_ ? (*shuffled_)(i) : i;
+  }
+
+ private:
+  std::optional<detail::Permutation> shuffled_;
+};
+
+/// Returns the bytes that a sample occupies in a shard of ShardWriter.
+std::uint64_t bytes_in_shard(const Dataset& data, detail::CheckedSegments& segments,
+                             std::uint64_t sample) {
+  const std::uint64_t number = data.number_in_index(sample);
+  const std::uint64_t shard = data.index().shard_of(number);
+  std::uint64_t bytes = 0;
+  for (const MemberRecord& member : segments.of(shard).members(
+           static_cast<std::uint32_t>(number - data.index().first_sample(shard)))) {
+    bytes += TarWriter::member_bytes(member.size_bytes);
+  }
+  return bytes;
+}
+
+/// Returns the places in the order at which new shards begin, then the number of samples.
+std::vector<std::uint64_t> cut(const Dataset& data, const SampleOrder& order,
+                               const Repacking::Options& options) {
+  constexpr std::uint64_t kPace = 4096;
+  const auto segments = DatasetAccess::records(data);
+  std::vector<std::uint64_t> starts{0};
+  std::uint64_t bytes = 0;
+  for (std::uint64_t i = 0; i < data.size(); ++i) {
+    if (i % kPace == 0) options.cancel.throw_if_cancelled();
+    const std::uint64_t more = bytes_in_shard(data, *segments, order(i));
+    const bool is_full =
+        i - starts.back() == options.max_samples || more > options.max_bytes - bytes;
+    if (is_full && i > starts.back()) {
+      starts.push_back(i);
+      bytes = 0;
+    }
+    bytes = std::min(bytes + more, options.max_bytes);
+  }
+  starts.push_back(data.size());
+  return starts;
+}
+
+}  // namespace
+
+struct Repacking::Impl {
+  Impl(Dataset from, std::string to, Repacking::Options how, std::string_view function)
+      : data(std::move(from)),
+        directory(std::move(to)),
+        options(std::move(how)),
+        order(data.size(), options.shuffle) {
+    if (options.max_samples == 0 || options.max_bytes == 0) {
+      throw InvalidOption(
+          "a limit of the new shards is 0", in_quotes(directory),
+          spelled("max_samples") + " and " + spelled("max_bytes") + " must be at least 1");
+    }
+    if (data.empty()) {
+      throw InvalidArgument("there is no sample to repack", in_quotes(data.index().path()),
+                            "choose a condition that some samples satisfy");
+    }
+    if (options.index.empty()) options.index = directory + "/shards.idx";
+    std::error_code error;
+    if (fs::equivalent(options.index, data.index().path(), error)) {
+      throw InvalidArgument("the new index would replace the index that is read",
+                            in_quotes(options.index), "choose another path for the new index");
+    }
+    starts = cut(data, order, options);
+    if (!options.dry_run) begin(function);
+  }
+
+  ShardWriter::Names names() const { return {.before = directory + "/" + options.prefix}; }
+  std::string plan_path() const { return directory + "/" + std::string(kPlanFile); }
+
+  /// Returns the text of the plan file. Calls with equal texts write equal shards.
+  std::string plan(std::string_view function) const {
+    nlohmann::ordered_json plan = {
+        {"data", to_string(data.fingerprint())}, {"samples", data.size()},
+        {"shards", starts.size() - 1},           {"max_samples", options.max_samples},
+        {"max_bytes", options.max_bytes},        {"shuffle", nullptr},
+        {"prefix", escaped(options.prefix)},     {"function", escaped(function)}};
+    if (options.shuffle) plan["shuffle"] = *options.shuffle;
+    return plan.dump(1) + "\n";
+  }
+
+  /// Locks the folder. Writes the plan, or checks that of an interrupted call.
+  void begin(std::string_view function) {
+    std::error_code error;
+    fs::create_directories(directory, error);
+    if (error) throw_errno(error.value(), "cannot make the folder", directory);
+    const std::vector<std::uint64_t> there = detail::numbers_there(names());
+    if (!there.empty() && !options.restart && !fs::exists(plan_path())) {
+      throw InvalidArgument("the folder already holds shards",
+                            in_quotes(names().name(std::ranges::min(there))),
+                            "choose another folder or prefix, or replace them with " +
+                                spelled("Repacking::Options::restart"));
+    }
+    lock = File::open_or_create(plan_path());
+    if (lock.try_lock() == FileLock::kHeldByAnother) {
+      throw InvalidArgument("another process repacks into the folder", in_quotes(directory),
+                            "wait until it ends, or choose another folder");
+    }
+    const std::string text = plan(function);
+    std::string earlier(text.size() + 1, '\0');
+    earlier.resize(lock.read_at(0, earlier.data(), earlier.size()));
+    if (options.restart) {
+      remove_shards();
+    } else if (!earlier.empty() && earlier != text) {
+      throw InvalidArgument("an interrupted call with other data or options used the folder",
+                            in_quotes(directory),
+                            "repeat that call to finish it, choose another folder, or begin again "
+                            "with " +
+                                spelled("Repacking::Options::restart"));
+    }
+    lock.resize(0);
+    lock.write_at(0, text);
+    for (std::uint64_t shard = 0; shard < starts.size() - 1; ++shard) {
+      if (is_written(shard)) ++num_resumed;
+    }
+  }
+
+  void remove_shards() const {
+    for (const std::uint64_t number : detail::numbers_there(names())) {
+      const std::string path = names().name(number);
+      if (!detail::is_of_shard_writer(path)) {
+        throw InvalidArgument("will not replace a file that ShardWriter did not write",
+                              in_quotes(path), "move the file, or choose another folder or prefix");
+      }
+      if (::unlink(path.c_str()) != 0) throw_errno(errno, "cannot remove the old shard", path);
+    }
+  }
+
+  bool is_written(std::uint64_t shard) const { return fs::exists(names().name(shard)); }
+
+  void write(std::uint64_t shard) const {
+    ShardWriter writer(names(), {.max_samples = starts[shard + 1] - starts[shard], .first = shard});
+    std::vector<std::string> bytes;
+    std::vector<ShardWriter::Field> fields;
+    for (std::uint64_t i = starts[shard]; i < starts[shard + 1]; ++i) {
+      options.cancel.throw_if_cancelled();
+      const Sample sample = data[order(i)];
+      bytes.clear();
+      fields.clear();
+      // Copies, because reading a view of a truncated shard would raise SIGBUS.
+      for (std::size_t j = 0; j < sample.num_fields(); ++j) {
+        bytes.push_back(sample.copy(sample.field(j).name));
+      }
+      for (std::size_t j = 0; j < sample.num_fields(); ++j) {
+        fields.push_back({.name = std::string(sample.field(j).name), .bytes = bytes[j]});
+      }
+      writer.write(sample.key(), fields);
+    }
+    writer.close();
+  }
+
+  const Dataset data;
+  const std::string directory;
+  Repacking::Options options;
+  const SampleOrder order;
+  std::vector<std::uint64_t> starts;
+  std::uint64_t num_resumed = 0;
+  File lock;
+};
+
+Repacking::Repacking(Dataset data, std::string directory, Repacking::Options options,
+                     std::string_view function)
+    : impl_(std::make_unique<Impl>(std::move(data), std::move(directory), std::move(options),
+                                   function)) {}
+Repacking::~Repacking() = default;
+Repacking::Repacking(Repacking&&) noexcept = default;
+Repacking& Repacking::operator=(Repacking&&) noexcept = default;
+
+std::uint64_t Repacking::num_shards() const noexcept { return impl_->starts.size() - 1; }
+std::string Repacking::path(std::uint64_t shard) const { return impl_->names().name(shard); }
+bool Repacking::is_written(std::uint64_t shard) const { return impl_->is_written(shard); }
+
+std::uint64_t Repacking::num_samples(std::uint64_t shard) const {
+  return impl_->starts.at(shard + 1) - impl_->starts.at(shard);
+}
+
+std::vector<std::uint64_t> Repacking::samples(std::uint64_t shard) const {
+  std::vector<std::uint64_t> samples;
+  for (std::uint64_t i = impl_->starts.at(shard); i < impl_->starts.at(shard + 1); ++i) {
+    samples.push_back(impl_->order(i));
+  }
+  return samples;
+}
+
+void Repacking::write(std::uint64_t shard) const { impl_->write(shard); }
+
+void Repacking::unlock() noexcept { impl_->lock.close(); }
+
+void Repacking::set_cancel(CancelToken cancel) { impl_->options.cancel = std::move(cancel); }
+
+Repacking::Report Repacking::finish() {
+  const Repacking::Options& options = impl_->options;
+  std::vector<std::string> shards;
+  for (std::uint64_t shard = 0; shard < num_shards(); ++shard) {
+    if (is_written(shard)) shards.push_back(path(shard));
+  }
+  if (shards.empty()) {
+    throw InvalidArgument("no sample was written", in_quotes(impl_->directory),
+                          "keep at least one sample");
+  }
+  BuildOptions build;
+  build.threads = options.threads;
+  build.content = impl_->data.index().content();
+  build.content.policies = {};  // the new shards satisfy the strict policies
+  build.cancel = options.cancel;
+  const Index::Summary summary = build_index(options.index, shards, build).summary;
+  if (::unlink(impl_->plan_path().c_str()) != 0) {
+    throw_errno(errno, "cannot remove the file", impl_->plan_path());
+  }
+  return {.shards = shards.size(),
+          .shards_resumed = impl_->num_resumed,
+          .samples = summary.num_samples,
+          .shard_bytes = summary.shard_bytes,
+          .index = options.index};
+}
+
+Repacking::Report repack(const Dataset& data, const std::string& directory,
+                         const Repacking::Options& options) {
+  Repacking work(data, directory, options);
+  if (options.dry_run) {
+    return {.shards = work.num_shards(), .samples = data.size(), .index = options.index};
+  }
+  Progress done{.num_shards = work.num_shards()};
+  std::uint64_t next = 0;
+  OrderedPipeline<std::uint64_t, std::uint64_t> pipeline(
+      [&]() -> std::optional<std::uint64_t> {
+        if (next == work.num_shards()) return std::nullopt;
+        return next++;
+      },
+      [&](std::uint64_t shard) {
+        if (!work.is_written(shard)) work.write(shard);
+        return shard;
+      },
+      {.threads = options.threads.value_or(usable_cores())});
+  while (const auto shard = pipeline.next()) {
+    done.shards_done = *shard + 1;
+    done.samples += work.num_samples(*shard);
+    if (options.progress) options.progress(done);
+  }
+  return work.finish();
+}
+
+}  // namespace shardwise

@@ -1,0 +1,147 @@
+"""repack(): samples in new shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import assert_ends
+
+import shardwise
+from shardwise import ShardWriter, errors
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> shardwise.Dataset:
+    with ShardWriter(
+        tmp_path / "old-%d.tar", max_samples=40, index=tmp_path / "old.idx", columns=["cls"]
+    ) as sink:
+        for i in range(100):
+            sink.write({"__key__": f"k{i:03}", "cls": i % 10, "json": {"n": i}})
+    return shardwise.open(tmp_path / "old.idx")
+
+
+def content(path: str) -> dict[str, tuple[int, Any]]:
+    return {s.key: (s.integer("cls"), s.json("json")) for s in shardwise.open(path)}
+
+
+def change(sample: shardwise.Sample) -> dict[str, Any] | list[dict[str, Any]] | None:
+    """Leaves out samples, changes fields, and makes two samples of one."""
+    number = sample.json("json")["n"]
+    if number % 3 == 0:
+        return None
+    if number % 3 == 1:
+        return {**dict(sample), "json": {"n": -number}}
+    fields = dict(sample)
+    return [{**fields, "__key__": sample.key + half} for half in "ab"]
+
+
+CHANGED = {
+    f"k{i:03}{half}": (i % 10, {"n": -i if i % 3 == 1 else i})
+    for i in range(100)
+    for half in {0: "", 1: [""], 2: "ab"}[i % 3]
+}
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3, None])
+def test_a_view_is_copied(data: shardwise.Dataset, tmp_path: Path, workers: int | None) -> None:
+    view = data.where("cls < 4")
+    seen = []
+    report = shardwise.repack(
+        view, tmp_path / "new", shuffle=7, max_samples=9, workers=workers, progress=seen.append
+    )
+    assert report == (5, 0, 40, report.shard_bytes, str(tmp_path / "new" / "shards.idx"))
+    assert content(report.path) == {s.key: (s.integer("cls"), s.json("json")) for s in view}
+    keys = [sample.key for sample in shardwise.open(report.path)]
+    assert keys != sorted(keys)
+    assert shardwise.open(report.path).column("cls") == [int(key[-1]) for key in keys]
+    assert seen[-1].shards_done == 5
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3, None])
+def test_a_function_changes_samples(
+    data: shardwise.Dataset, tmp_path: Path, workers: int | None
+) -> None:
+    report = shardwise.repack(
+        data, tmp_path / "new", change, max_samples=7, prefix="a-%d-", workers=workers
+    )
+    assert content(report.path) == CHANGED
+    assert report.samples == len(CHANGED)
+
+
+def test_an_error_of_the_function_is_raised_and_the_next_call_continues(
+    data: shardwise.Dataset, tmp_path: Path
+) -> None:
+    marker = tmp_path / "mended"
+
+    def fragile(sample: shardwise.Sample) -> Any:
+        if sample.key == "k070" and not marker.exists():
+            raise RuntimeError("no 70")
+        return change(sample)
+
+    for workers in (0, 2):
+        with pytest.raises(RuntimeError, match="no 70"):
+            shardwise.repack(data, tmp_path / "new", fragile, max_samples=10, workers=workers)
+    with pytest.raises(errors.InvalidArgument, match="other data or options"):
+        shardwise.repack(data, tmp_path / "new", change, max_samples=10)
+    marker.touch()
+    report = shardwise.repack(data, tmp_path / "new", fragile, max_samples=10, workers=2)
+    assert report.shards_resumed >= 7
+    assert content(report.path) == CHANGED
+    with pytest.raises(errors.InvalidArgument, match="already holds shards"):
+        shardwise.repack(data, tmp_path / "new", fragile)
+    again = shardwise.repack(data, tmp_path / "new", change, restart=True, workers=0)
+    assert (again.shards, again.shards_resumed) == (1, 0)
+
+
+def test_wrong_arguments(data: shardwise.Dataset, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    with pytest.raises(errors.InvalidArgument, match="data="):
+        shardwise.repack("old.idx", new)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgument, match="function="):
+        shardwise.repack(data, new, 7)  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgument, match="prefix="):
+        shardwise.repack(data, new, prefix="a/b")
+    with pytest.raises(errors.InvalidArgument, match="workers="):
+        shardwise.repack(data, new, workers=-1)
+    with pytest.raises(errors.InvalidArgument, match="max_samples"):
+        shardwise.repack(data, new, max_samples=0)
+    assert not new.exists()
+    with pytest.raises(errors.InvalidArgument, match="function="):
+        shardwise.repack(data, new, lambda sample: 7, workers=0)  # type: ignore[arg-type, return-value]
+    with pytest.raises(errors.InvalidArgument, match="no sample"):
+        shardwise.repack(data, new, lambda sample: None, workers=0, restart=True)
+
+
+def test_ctrl_c_ends_the_workers(data: shardwise.Dataset, tmp_path: Path) -> None:
+    """The workers stop after a sample, and leave no unfinished shard."""
+    script = """
+import os, signal, time
+slow_from = "k050"
+
+def slow(sample):
+    if sample.key == slow_from:
+        os.kill(os.getppid(), signal.SIGINT)
+    if sample.key >= slow_from:
+        time.sleep(0.05)  # a worker that does not stop takes seconds
+    return dict(sample)
+
+try:
+    shardwise.repack(shardwise.open(PATH), DIRECTORY, slow, max_samples=50, workers=2)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    assert_ends(
+        tmp_path / "old.idx",
+        script.replace("PATH", repr(str(tmp_path / "old.idx"))).replace(
+            "DIRECTORY", repr(str(tmp_path / "new"))
+        ),
+        "interrupted\n",
+    )
+    assert [path.name for path in (tmp_path / "new").iterdir() if path.suffix == ".tar"] in (
+        [],
+        ["shard-000000.tar"],
+    )
+    report = shardwise.repack(data, tmp_path / "new", dict, max_samples=50, restart=True)
+    assert report.samples == 100
