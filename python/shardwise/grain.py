@@ -24,6 +24,7 @@ from typing import Any
 import grain  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from . import _core
+from .arguments import suggests
 from .errors import InvalidArgument, Mismatch
 from .ranks import present_ranks
 
@@ -61,6 +62,7 @@ class _Samplers(threading.local):
         self.kept: dict[int, _core.Sampler] = {}
 
 
+@suggests
 class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
     """Item i is the sample at position i of an order. Finding its number takes O(1).
 
@@ -85,7 +87,8 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
         if isinstance(index, slice):
             return self.slice(index)
         if self._size == 0:
-            raise IndexError("the dataset has no samples")
+            raise IndexError(f"the data set has no samples, so no item exists: item {index!r}; "
+                             "give a data set with samples")
         epoch, place = divmod(_core.index_of(index), self._size)
         return self._make(self._data[self._sampler(epoch)[place]])
 
@@ -118,6 +121,7 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
         return f"OrderedMapDataset({self._order!r})"
 
 
+@suggests
 class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore]
     """The samples of a rank, epoch after epoch, with a state for any number of ranks.
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import difflib
-import inspect
 import os
 import sys
 import time
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Union
 
 from . import _core
 from ._core import Batch, Column, Order
-from .arguments import refuse, require, whole_number
+from .arguments import refuse, refuse_unknown, require, suggests, whole_number
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
 from .ranks import Reducer, launched_ranks, require_alone
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from .tracing import Trace
 
 
+@suggests
 class ByLength(NamedTuple):
     """Batches of samples of similar length, so that a padded batch holds little padding.
 
@@ -55,6 +54,7 @@ class ByLength(NamedTuple):
     """The value of positions without a token."""
 
 
+@suggests
 class Mixup(NamedTuple):
     """Mixup and cutmix: each image of a batch is mixed with the previous one, the first with the
     last. The columns "x_lambda", float32 [N], and "x_partner", int64 [N], say how to mix labels:
@@ -161,8 +161,8 @@ class Epoch:
         self._require()
         if self._loader.has_ended:
             raise InvalidArgument(
-                f"the end of the epoch was reached: epoch {self.number}; call "
-                f"set_epoch({self.number + 1}) on the loader, or iterate over its epochs()"
+                f"epoch {self.number} has no more batches; call set_epoch({self.number + 1}) on "
+                "the loader, or iterate over loader.epochs()"
             )
         return self._loader._batches()
 
@@ -270,7 +270,7 @@ class Loader:
     ) -> None:
         given = locals()
         if unknown:
-            _refuse_unknown(next(iter(unknown)))
+            refuse_unknown(Loader, next(iter(unknown)), _OF_A_DATALOADER)
         numbers = {
             name: whole_number(name, given[name], most)
             for name, (_, most) in _core.Loader.numbers().items()
@@ -288,7 +288,7 @@ class Loader:
         )
         if isinstance(columns, Column) or not isinstance(columns, Sequence):
             raise TypeError(
-                "columns: give a list of columns, made by the functions of shardwise.columns"
+                'columns= is not a list of columns; give e.g. [shardwise.columns.image("jpg")]'
             )
         require("order", order, Order, 'give a shardwise.Order, e.g. Order("sequential")')
         require("by_length", by_length, ByLength, "give a shardwise.ByLength", True)
@@ -454,7 +454,8 @@ class Loader:
         self._core.stop()
         if not self._core.close():
             raise Unsupported(
-                "the loader cannot be closed during a call of it; close it after the call"
+                "the loader cannot be closed while another call uses the loader; call close() "
+                "after the other call has returned"
             )
 
     def __enter__(self) -> Loader:
@@ -523,8 +524,8 @@ class Loader:
         """A sampler of this loader's epoch, from where the loader began."""
         if self._by_length is not None:
             raise Unsupported(
-                "a loader with by_length does not know its batches ahead: it sorts each window by "
-                "length"
+                "the batches of a loader with by_length are unknown in advance, because each "
+                "window is sorted by length; leave out by_length to use this call"
             )
         batch_size, global_batch_size, replicas = self._step_size
         sampler = _core.Sampler(
@@ -647,17 +648,6 @@ _OF_A_DATALOADER = {
     "worker_init_fn": "threads= (a loader has no processes)",
 }
 """Options of torch's DataLoader, and the options of a Loader that replace them."""
-
-
-def _refuse_unknown(name: str) -> NoReturn:
-    """Raises TypeError for an unknown option, and names the option to use instead."""
-    there = _OF_A_DATALOADER.get(name)
-    if there is None:
-        own = list(inspect.signature(Loader.__init__).parameters)
-        near = difflib.get_close_matches(name, own, 1)
-        there = f"{near[0]}=" if near else ""
-    advice = f"; give {there}" if there else ""
-    raise TypeError(f"a shardwise.Loader has no option {name!r}{advice}")
 
 
 _MOST_BATCHES = 2**62  # an epoch has fewer batches than this

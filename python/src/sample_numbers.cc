@@ -41,7 +41,7 @@ class MaskFinder {
   [[noreturn]] static void throw_is_masked() {
     PyErr_SetString(PyExc_TypeError,
                     "sample numbers must not be a masked array, whose mask would be lost; give "
-                    "its compressed()");
+                    "the result of its compressed()");
     nb::raise_python_error();
   }
 
@@ -131,7 +131,9 @@ void throw_out_of_range(Py_ssize_t number, const Dataset& data) {
   throw OutOfRange("no such sample",
                    "sample " + std::to_string(number) + " of " +
                        (data.is_view() ? "a view of " : "") + in_quotes(data.index().path()),
-                   "it has " + std::to_string(data.size()) + " samples, from 0");
+                   "the data set has " + std::to_string(data.size()) +
+                       " samples, numbered from 0; give a "
+                       "smaller number");
 }
 
 std::uint64_t sample_number(nb::handle number, const Dataset& data) {

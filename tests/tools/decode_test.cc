@@ -359,7 +359,7 @@ TEST(EpochDecodeTest, NoFileOfAnotherKindIsOverwritten) {
   for (const char* option : {"--trace", "--bad-list"}) {
     expect_failure(
         shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb", option, index.path()}),
-        {"was not written by this option", index.path(), option});
+        {"that this option did not write", index.path(), option});
     EXPECT_EQ(read_file(index.path()), before);
     const std::string own = index.dir() / ("own" + std::string(option));
     for (int round = 0; round < 2; ++round) decoded(index.path(), {"rgb", option, own});

@@ -230,7 +230,7 @@ void add_pack_command(CLI::App& program, Output& out) {
       ->type_name("DIR");
   source->require_option(1);
   command->add_option("--max-samples", options->max_samples, "maximum samples per shard")
-      ->check(kPositiveNumber)
+      ->transform(kPositiveNumber)
       ->type_name("N")
       ->capture_default_str();
   add_byte_size(*command, "--max-bytes", options->max_bytes, "maximum bytes per shard");
@@ -242,7 +242,7 @@ void add_pack_command(CLI::App& program, Output& out) {
       ->capture_default_str();
   CLI::Option* shuffle = command->add_flag("--shuffle", options->shuffle, "shuffle the samples");
   command->add_option("--seed", options->seed, "shuffle seed")
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->needs(shuffle)
       ->type_name("N")
       ->capture_default_str();

@@ -73,8 +73,8 @@ void run(const VerifyArguments& options, Output& out) {
       std::make_shared<const Fetchers>(fetching_of(options.first_use.fetching, index->path())),
       nullptr, interrupt_token());
   const bool tabular = out.is_terminal() && !options.json;
-  Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
-  if (options.header && !tabular && !options.json) out.print("{}\n", out.head("state    shard"));
+  Table table(out, {{"state"}, {"url", Align::kLeft, Cut::kStart}, {"problem"}});
+  if (options.header && !tabular && !options.json) out.print("{}\n", out.head("state    url"));
   const auto show = [&](const shardwise::Progress& at) {
     progress.update(at.bytes_done, at.num_bytes, [&] {
       return fmt::format("{} of {}", human_count(at.shards_done), counted(at.num_shards, "shard"));
@@ -123,7 +123,7 @@ void run(const VerifyArguments& options, Output& out) {
                 fmt::format("{} of {} could not be read, and so {} unverified",
                             human_count(num_unread), shards, num_unread == 1 ? "is" : "are"),
                 in_quotes(options.index),
-                "see the reasons above; run again when all shards can be read");
+                "see the reasons above; run `shardwise verify` again when all shards can be read");
   }
 }
 
@@ -136,7 +136,8 @@ void add_verify_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<VerifyArguments>();
   add_index_argument(*command, options->index)->required();
   command->add_flag("--full", options->full,
-                    "check every byte, too, against the hashes of `shardwise index --hash`");
+                    "also check every byte against the hashes that `shardwise index --hash` "
+                    "stored");
   add_lookup_options(*command, options->lookup);
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per shard");

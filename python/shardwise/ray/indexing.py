@@ -85,7 +85,7 @@ def index(
     output = local_path("output", output)
     named = [_absolute(source) for source in paths_of(sources)]
     if parts is not None and whole_number("parts", parts) < 1:
-        refuse("parts", parts, "give a number of tasks, 1 or more")
+        refuse("parts", parts, "give a number of tasks, at least 1")
     content = {
         "columns": columns_of(columns),
         "hashes": hashes,

@@ -271,8 +271,8 @@ def _opened(source: Any, opening: dict[str, Any]) -> _core.Dataset:
     if isinstance(source, _core.Dataset):
         if opening:
             raise InvalidArgument(
-                f"options of an open dataset cannot be changed: {', '.join(opening)}; give them to "
-                "shardwise.open(), or a path here"
+                f"options of an open dataset cannot be changed: {', '.join(opening)}; give the "
+                "options to shardwise.open(), or give read() a path"
             )
         return source
     if opening.get("lazily"):
@@ -348,7 +348,8 @@ def read(
         refuse(
             "columns",
             columns,
-            'name at least one, because Ray loses rows without columns; "__index__" costs least',
+            'name at least one column, because Ray loses rows without columns; "__index__" '
+            "costs least",
         )
     reading = Reading(
         reference,

@@ -69,7 +69,8 @@ def _refuse_pickle(data: bytes) -> Any:
 def _no_decoder(name: str) -> Callable[[bytes], Any]:
     def refuse(data: bytes) -> Any:
         raise Unsupported(
-            f"fields .{name} are not decoded; give .decode(...) wds.handle_extension({name!r}, f)"
+            f"the field .{name} has no decoder; give .decode(...) a function: "
+            f"wds.handle_extension({name!r}, f)"
         )
 
     return refuse
@@ -178,7 +179,7 @@ class ImageHandler:
         spec = imagespec.lower()
         if spec not in imagespecs:
             raise InvalidArgument(
-                f"no image decoding {imagespec!r}; choose one of "
+                f"unknown image decoding: {imagespec!r}; choose one of "
                 + ", ".join(imagespecs)
             )
         self.imagespec, self.extensions = spec, set(extensions)
@@ -286,7 +287,7 @@ class Decoder:
         for handler in self.handlers:
             if not callable(handler):
                 raise InvalidArgument(
-                    f"a handler must be a function of (key, data), not {handler!r}"
+                    f".decode() got {handler!r}; give functions of (key, data)"
                 )
         only = only.split() if isinstance(only, str) else only
         self.only = None if only is None else set(only)
@@ -324,8 +325,8 @@ class Decoder:
             return self.decode1(name, value)
         if not self.partial or value is None:
             raise InvalidArgument(
-                f"the field is already a {type(value).__name__}, not bytes; decode it only once, "
-                "or give .decode(..., partial=True)"
+                f"the field is already a {type(value).__name__}, not bytes; call .decode() only "
+                "once, or give .decode(..., partial=True)"
             )
         return value
 

@@ -234,7 +234,8 @@ class Stream:
         if len(data) == 0:
             if self.source.empty_check:
                 raise InvalidArgument(
-                    "the shards have no sample; check them, or give WebDataset(empty_check=False)"
+                    "the shards have no samples; check the shards, or give "
+                    "WebDataset(empty_check=False)"
                 )
             return
         yield from self._epoch(again)

@@ -67,7 +67,8 @@ def parts_of(state: Any) -> list[dict[str, Any]]:
             )
         parts.update({part["rank"]: part for part in one["parts"]})
     if not parts:
-        raise InvalidArgument("the state has no parts; give the complete state_dict()")
+        raise InvalidArgument("the state of the pipeline has no parts; give the complete "
+                              "state_dict()")
     wanted = next(iter(parts.values()))["world_size"]
     if sorted(parts) != list(range(wanted)):
         raise InvalidArgument(
@@ -89,8 +90,8 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
     fingerprint = fingerprint_of(source, order)
     if any(part["fingerprint"] != fingerprint for part in parts):
         raise Mismatch(
-            f"the state is of other shards or another order: {parts[0]['fingerprint']!r}, not "
-            f"{fingerprint!r}; make the pipeline with the same shards, shuffle() and seed"
+            f"the state belongs to other shards or another order: {parts[0]['fingerprint']!r}, "
+            f"not {fingerprint!r}; make the pipeline with the same shards, shuffle() and seed"
         )
     if len(starts) > 1 or len({part["block"] for part in parts}) > 1:
         raise Mismatch(
