@@ -38,15 +38,16 @@ def _keywords(called: Any) -> list[str]:
         names += [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             break
-    return [name for name in names if name not in ("self", "unknown")]
+    return [name for name in names if name != "self"]
 
 
-def refuse_unknown(called: Any, name: str, instead: Mapping[str, str] = {}) -> NoReturn:
-    """Raises TypeError for a keyword that a class or a function does not have. The text names
-    another one: from ``instead``, or the nearest."""
+def refuse_unknown(called: Any, name: str) -> NoReturn:
+    """Raises TypeError for a keyword that a class or a function does not have. The text names the
+    option to use instead: that of the class's ``_instead``, else the nearest."""
     import difflib
 
     keywords = _keywords(called)
+    instead: Mapping[str, str] = getattr(called, "_instead", {})
     near = difflib.get_close_matches(name, keywords, 1)
     if name in instead:
         advice = f"give {instead[name]}"
@@ -80,6 +81,7 @@ def _suggesting(function: Any, named: Any) -> Any:
                 raise
         refuse_unknown(named, unknown[0])
 
+    call.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
     return call
 
 

@@ -23,8 +23,10 @@ def _policies(on_bad: str | Mapping[str, str] | None) -> str | None:
     if on_bad is None or isinstance(on_bad, str):
         return on_bad
     if not hasattr(on_bad, "get"):
-        raise InvalidArgument(f'not valid: on_bad={on_bad!r}; give "error", "skip", or a dict of '
-                              "such rules by kind of defect")
+        raise InvalidArgument(
+            f'not valid: on_bad={on_bad!r}; give "error", "skip", or a dict of '
+            "such rules by kind of defect"
+        )
     unknown = [kind for kind in on_bad if kind not in _KINDS]
     if unknown:
         raise InvalidArgument(

@@ -59,8 +59,9 @@ class DeviceBatch:
     def __getitem__(self, name: str) -> Any:
         """A column: a tensor [N, ...], or a Ragged of tensors. Raises NotFound."""
         if name not in self._columns:
-            raise NotFound(f"the batch has no column {name!r}; choose one of "
-                           f"{', '.join(self._columns)}")
+            raise NotFound(
+                f"the batch has no column {name!r}; choose one of {', '.join(self._columns)}"
+            )
         return self._columns[name]
 
     def get(self, name: str, default: Any = None) -> Any:

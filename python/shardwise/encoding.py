@@ -15,13 +15,14 @@ Encoder = Callable[[Any], bytes]
 
 
 def _text(value: Any) -> bytes:
-    raise TypeError(f"the value is a {type(value).__name__}; give a str or bytes")
+    raise TypeError(f"the value is of type {type(value).__name__}; give a str or bytes")
 
 
 def _number(value: Any) -> bytes:
     if hasattr(value, "mask") and has_mask(value):
-        raise ValueError("the number is masked, and the mask would be lost; give a number "
-                         "without a mask")
+        raise ValueError(
+            "the number is masked, and the mask would be lost; give a number without a mask"
+        )
     try:
         number = operator.index(value)
     except TypeError:  # a float, e.g. 5.0
@@ -44,8 +45,10 @@ def _require_own_keys(value: Any) -> None:
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             if len(json.loads(json.dumps(dict.fromkeys(value)))) < len(value):
-                raise ValueError("two keys of the dict become the same text in JSON; rename one "
-                                 "of the keys: " + ", ".join(map(repr, value)))
+                keys = ", ".join(map(repr, value))
+                raise ValueError(
+                    f"two keys of the dict become the same text in JSON: {keys}; rename one key"
+                )
         value = value.values()
     elif not isinstance(value, (list, tuple)):
         return
@@ -183,8 +186,10 @@ def _array(value: Any, name: str = "the array") -> Any:
     array = numpy.asarray(value)
     kind = array.dtype
     if kind.hasobject:
-        raise ValueError(f"{name} has Python objects, which only a pickle can store; convert the "
-                         "array to numbers or text")
+        raise ValueError(
+            f"{name} has Python objects, which only a pickle can store; convert the "
+            "array to numbers or text"
+        )
     if not _is_kept(kind):
         raise TypeError(
             f"{name} is of {kind}, which NumPy's format lacks; convert it, or store its bits as "
@@ -209,7 +214,9 @@ def _npz(value: Any) -> bytes:
     import numpy
 
     if not isinstance(value, Mapping):
-        raise TypeError(f"the value is a {type(value).__name__}; give a dict of arrays by name")
+        raise TypeError(
+            f"the value is of type {type(value).__name__}; give a dict of arrays by name"
+        )
     stream = io.BytesIO()
     # numpy.savez_compressed() would take some names of arrays as its own options.
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -217,8 +224,10 @@ def _npz(value: Any) -> bytes:
             if not isinstance(name, str) or "\0" in name:
                 raise ValueError(f"the name of an array is {name!r}; give a str without NUL")
             if name.endswith(".npy") and name[:-4] in value:
-                raise ValueError(f"NumPy reads the names {name!r} and {name[:-4]!r} as the same "
-                                 "array; rename one array")
+                raise ValueError(
+                    f"NumPy reads the names {name!r} and {name[:-4]!r} as the same "
+                    "array; rename one array"
+                )
             array = _array(item, f"the array {name!r}")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 numpy.lib.format.write_array(member, array, allow_pickle=False)
@@ -242,8 +251,9 @@ def _pixels(array: Any) -> Any:
     else:
         raise TypeError(f"the pixels are of type {array.dtype}; give uint8, or floats in [0, 1]")
     if array.size and not (array.min() >= -beyond and array.max() <= largest + beyond):
-        raise ValueError(f"pixels of type {array.dtype} are outside of 0 to {largest}; scale or "
-                         "clip the pixels")
+        raise ValueError(
+            f"pixels of type {array.dtype} are outside of 0 to {largest}; scale or clip the pixels"
+        )
     return (array.clip(0, largest) * scale).astype("uint8")
 
 
@@ -282,8 +292,10 @@ def _fitted(image: Any, kind: str) -> Any:
     if image.mode == "I" and kind == "PNG":
         least, most = image.getextrema()
         if least < 0 or most > 0xFFFF:
-            raise ValueError(f"pixels from {least} to {most} do not fit the 16 bits of png; "
-                             "store the image in a field npy")
+            raise ValueError(
+                f"pixels from {least} to {most} do not fit the 16 bits of png; "
+                "store the image in a field npy"
+            )
         return image.convert("I;16")
     if kind == "PNG":
         return image
@@ -311,8 +323,9 @@ def _image(kind: str, **options: Any) -> Encoder:
         if not isinstance(value, Image.Image):
             value = Image.fromarray(_pixels(_array(value)))
         if 0 in value.size:
-            raise ValueError("the image has no pixels; give an image with a height and width of "
-                             "at least 1")
+            raise ValueError(
+                "the image has no pixels; give an image with a height and width of at least 1"
+            )
         upright = _upright(value)
         stream = io.BytesIO()
         # Pillow would store the profile by default. After conversion to RGB, only an RGB profile
@@ -367,7 +380,9 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
     if encoders is not None and kind in encoders:
         made = encoders[kind](value)
         if not isinstance(made, (bytes, bytearray, memoryview)):
-            raise TypeError(f"the encoder returned a {type(made).__name__}; return bytes")
+            raise TypeError(
+                f"the encoder returned a value of type {type(made).__name__}; return bytes"
+            )
         return bytes(made)
     if _is_bytes(value, kind):
         return bytes(value)
@@ -384,8 +399,10 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
         return text
     encode = _encoder_of(kind)
     if encode is None:
-        raise TypeError(f"the field has no encoder for a {type(value).__name__}; give bytes, or "
-                        f"encoders={{{kind!r}: function}}")
+        raise TypeError(
+            f"the field has no encoder for values of type {type(value).__name__}; give bytes, or "
+            f"encoders={{{kind!r}: function}}"
+        )
     return encode(value)
 
 

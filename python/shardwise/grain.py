@@ -87,8 +87,10 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
         if isinstance(index, slice):
             return self.slice(index)
         if self._size == 0:
-            raise IndexError(f"the data set has no samples, so no item exists: item {index!r}; "
-                             "give a data set with samples")
+            raise IndexError(
+                f"the data set has no samples, so no item exists: item {index!r}; "
+                "give a data set with samples"
+            )
         epoch, place = divmod(_core.index_of(index), self._size)
         return self._make(self._data[self._sampler(epoch)[place]])
 

@@ -9,11 +9,11 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _core
 from ._core import Batch, Column, Order
-from .arguments import refuse, refuse_unknown, require, suggests, whole_number
+from .arguments import refuse, require, suggests, whole_number
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
 from .ranks import Reducer, launched_ranks, require_alone
@@ -182,6 +182,29 @@ class Epoch:
         return f"<shardwise.Epoch {self.number} of {self._loader!r}>"
 
 
+_OF_A_DATALOADER = {
+    "batch_sampler": "order=, and batch_size= or by_length=",
+    "collate_fn": "columns= (ragged columns need no padding)",
+    "drop_last": "order=Order(epoch_size=N), with N divisible by batch_size times the ranks",
+    "generator": "order=Order(seed=...)",
+    "in_order": "no option, because batches always come in order",
+    "multiprocessing_context": "threads= (a loader has no processes)",
+    "num_replicas": "ranks=",
+    "num_workers": "threads=",
+    "persistent_workers": "threads= (they live as long as the loader)",
+    "pin_memory": "memory=torch_memory(pinned=True)",
+    "prefetch_factor": "prefetch= (batches in flight)",
+    "sampler": "order=",
+    "seed": "order=Order(seed=...)",
+    "shuffle": 'order=Order(seed=...), or order=Order("sequential")',
+    "world_size": "ranks=",
+    "rank": "ranks=",
+    "worker_init_fn": "threads= (a loader has no processes)",
+}
+"""Options of torch's DataLoader, and the options of a Loader that replace them."""
+
+
+@suggests
 class Loader:
     """Batches of a data set, of any columns, in exact epochs over the ranks of a run.
 
@@ -245,6 +268,8 @@ class Loader:
     Raises InvalidArgument, which names the option and the valid values.
     """
 
+    _instead = _OF_A_DATALOADER
+
     def __init__(
         self,
         data: Union[_core.Dataset, MixedDataset],
@@ -266,11 +291,8 @@ class Loader:
         arrays: str = "numpy",
         ranks: Union[Reducer, str, None] = "auto",
         restart: Union[bool, None] = None,
-        **unknown: NoReturn,
     ) -> None:
         given = locals()
-        if unknown:
-            refuse_unknown(Loader, next(iter(unknown)), _OF_A_DATALOADER)
         numbers = {
             name: whole_number(name, given[name], most)
             for name, (_, most) in _core.Loader.numbers().items()
@@ -628,28 +650,6 @@ class Loader:
         )
 
 
-_OF_A_DATALOADER = {
-    "batch_sampler": "order=, and batch_size= or by_length=",
-    "collate_fn": "columns= (ragged columns need no padding)",
-    "drop_last": "order=Order(epoch_size=N), with N divisible by batch_size times the ranks",
-    "generator": "order=Order(seed=...)",
-    "in_order": "no option, because batches always come in order",
-    "multiprocessing_context": "threads= (a loader has no processes)",
-    "num_replicas": "ranks=",
-    "num_workers": "threads=",
-    "persistent_workers": "threads= (they live as long as the loader)",
-    "pin_memory": "memory=torch_memory(pinned=True)",
-    "prefetch_factor": "prefetch= (batches in flight)",
-    "sampler": "order=",
-    "seed": "order=Order(seed=...)",
-    "shuffle": 'order=Order(seed=...), or order=Order("sequential")',
-    "world_size": "ranks=",
-    "rank": "ranks=",
-    "worker_init_fn": "threads= (a loader has no processes)",
-}
-"""Options of torch's DataLoader, and the options of a Loader that replace them."""
-
-
 _MOST_BATCHES = 2**62  # an epoch has fewer batches than this
 
 
@@ -658,11 +658,7 @@ def _parts_of_state(state_dict: Any) -> tuple[str, int]:
     InvalidArgument."""
     token = state_dict.get("token") if isinstance(state_dict, dict) else None
     taken = state_dict.get("batches", 0) if isinstance(state_dict, dict) else None
-    if (
-        not isinstance(token, str)
-        or not isinstance(taken, int)
-        or not 0 <= taken <= _MOST_BATCHES
-    ):
+    if not isinstance(token, str) or not isinstance(taken, int) or not 0 <= taken <= _MOST_BATCHES:
         refuse("state_dict", state_dict, "give the complete state_dict() of a Loader")
     return token, taken
 

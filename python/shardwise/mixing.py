@@ -41,8 +41,9 @@ class MixedDataset:
         except (TypeError, ValueError):
             refuse("weights", weights, "give a list with a number for each data set")
         if not self.datasets:
-            raise InvalidArgument("not valid: datasets=[]; give mix() at least one "
-                                  "shardwise.Dataset")
+            raise InvalidArgument(
+                "not valid: datasets=[]; give mix() at least one shardwise.Dataset"
+            )
         if self.weights is not None and len(self.weights) != len(self.datasets):
             raise InvalidArgument(
                 f"{_counted(len(self.weights), 'weight')} for "

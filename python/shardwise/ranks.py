@@ -38,8 +38,10 @@ class Reducer:
         if not callable(all_reduce_sum):
             refuse("all_reduce_sum", all_reduce_sum, "give a function of a list of integers")
         if not rank < world_size:
-            raise InvalidArgument(f"not valid: rank={rank} with world_size={world_size}; give a "
-                                  "rank from 0 to world_size - 1")
+            raise InvalidArgument(
+                f"not valid: rank={rank} with world_size={world_size}; give a "
+                "rank from 0 to world_size - 1"
+            )
         if (local_rank is None) != (local_world_size is None):
             raise InvalidArgument(
                 "only one of local_rank and local_world_size is given; give both or neither"

@@ -1,16 +1,16 @@
 """Runs whose ranks stop together, after the same step.
 
-    with shardwise.StopGuard(max_time=8 * 3600) as guard:
-        for epoch in loader.epochs(90):
-            for batch in epoch:
-                step(batch)
-                if guard.should_stop():
-                    break
-            if guard.reason:
+with shardwise.StopGuard(max_time=8 * 3600) as guard:
+    for epoch in loader.epochs(90):
+        for batch in epoch:
+            step(batch)
+            if guard.should_stop():
                 break
-    if guard.reason:
-        save(loader.state_dict())
-    sys.exit(guard.exit_code)
+        if guard.reason:
+            break
+if guard.reason:
+    save(loader.state_dict())
+sys.exit(guard.exit_code)
 """
 
 from __future__ import annotations
@@ -135,8 +135,9 @@ class StopGuard:
 
     def __enter__(self) -> StopGuard:
         if self._former:
-            raise InvalidArgument("this StopGuard is already in use; make a StopGuard for each "
-                                  "with block")
+            raise InvalidArgument(
+                "this StopGuard is already in use; make a StopGuard for each with block"
+            )
         for number in self.signals:
             self._former[number] = signal.signal(number, self._note)
         return self

@@ -102,7 +102,7 @@ class _Writer(WithBlock):
         require("sample", sample, Mapping, 'give a dict of "__key__" and of values by field')
         if "__key__" not in sample:
             raise InvalidArgument(
-                "a sample needs a \"__key__\"; this one has " + ", ".join(map(str, sample))
+                'a sample needs a "__key__"; this one has ' + ", ".join(map(str, sample))
             )
         fields = {
             name: encoded(name, value, self._encoders)
@@ -226,8 +226,9 @@ class TarWriter(_Writer):
 
     def _finish(self, paths: list[str]) -> None:
         if not paths:
-            raise InvalidArgument(f"no sample was written: {self._names!r}; write at least one "
-                                  "sample")
+            raise InvalidArgument(
+                f"no sample was written: {self._names!r}; write at least one sample"
+            )
         self._take_place(paths[0])
         super()._finish([self._names])
 

@@ -220,8 +220,8 @@ TEST_F(RemoteFirstUseTest, AUrlIsASource) {
   const std::string url = shards_.server.url("/0.tar");
   const Finished first = use({"cat", url, "3", "jpg", "--cache", shards_.cache()});
   EXPECT_EQ(first.out, "image 103") << first.err;
-  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard will be fetched, " +
-                                    std::string("41.0 KiB at most\n")));
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard will be fetched, at most " +
+                                    std::string("41.0 KiB\n")));
   const Finished second = use({"cat", url, "3", "jpg", "--access", "range"});
   EXPECT_EQ(second.out, "image 103") << second.err;
   EXPECT_EQ(second.err, "");

@@ -50,7 +50,7 @@ void say_what_is_fetched(const BuildPlan::RemoteReading& remote) {
 
 void say_files_left_out(const std::vector<std::string>& files) {
   if (files.empty()) return;
-  say("note", fmt::format("{} ignored, because the names are not those of shards: {}",
+  say("note", fmt::format("{} ignored, because not named like a shard: {}",
                           counted(files.size(), "file", "is", "are"), some_of(files)));
 }
 

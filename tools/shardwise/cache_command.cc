@@ -214,8 +214,8 @@ void show_removal(const CacheCommandOptions& options, Output& out) {
   out.print("would remove {}, {}{}\n", counted(removed.size(), "shard"),
             human_bytes(bytes_of(removed)),
             num_in_use == 0 ? ""
-                            : fmt::format("; {} more would stay, because processes use them",
-                                          human_count(num_in_use)));
+                            : fmt::format("; {} stay, because in use",
+                                          counted(num_in_use, "shard", "would", "would")));
 }
 
 void remove(const CacheCommandOptions& options, Output& out) {
@@ -230,9 +230,10 @@ void remove(const CacheCommandOptions& options, Output& out) {
     return;
   }
   out.print("removed {}, {}{}\n", counted(removal.num_shards, "shard"), human_bytes(removal.bytes),
-            removal.num_in_use == 0 ? ""
-                                    : fmt::format("; {} more stay, because processes use them",
-                                                  human_count(removal.num_in_use)));
+            removal.num_in_use == 0
+                ? ""
+                : fmt::format("; {} not removed, because in use",
+                              counted(removal.num_in_use, "shard", "was", "were")));
 }
 
 }  // namespace

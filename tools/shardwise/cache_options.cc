@@ -69,9 +69,9 @@ void add_lookup_options(CLI::App& command, Index::Lookup& lookup) {
   constexpr const char* kGroup = "Shards that moved";
   command
       .add_option("--root", lookup.root,
-                  "folder to which the shards moved; relative paths in the index are looked up "
-                  "below this folder; so are absolute paths, without the deepest folder that all "
-                  "of them share")
+                  "folder to which the shards moved, and below which the paths of the index are "
+                  "looked up; absolute paths are first shortened by the deepest folder that all "
+                  "shards share")
       ->type_name("DIR")
       ->group(kGroup);
   command
@@ -93,8 +93,7 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
           ->group(kGroup);
   add_cache_bytes(
       command, "--cache-bytes", arguments.budget,
-      "maximum size of the cache: a SIZE, or a percentage of the size of all remote and "
-      "compressed shards, e.g. 20%")
+      "maximum size of the cache: a SIZE, or a percentage of the size of all shards, e.g. 20%")
       ->default_str("64G")
       ->group(kGroup)
       ->needs(cache);

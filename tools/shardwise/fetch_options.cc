@@ -212,8 +212,8 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
             for (const std::string& given : all) add_headers(given, fetching.headers);
           },
           "header 'Name: value' of every http and https request; s3:// requests get only headers "
-          "x-amz-*, and gs:// requests only x-goog-*; @FILE reads a file with a header in each "
-          "line, and so hides the headers from process lists; may be given several times")
+          "x-amz-*, and gs:// requests only x-goog-*; @FILE reads a header from each line of a "
+          "file, which hides the headers from process lists; may be given several times")
       ->type_name("HEADER")
       ->allow_extra_args(false)
       ->group(kFetchGroup);
@@ -256,8 +256,8 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
       .add_option_function<std::string>(
           "--retry-for",
           [&fetching](const std::string& given) { fetching.retry_for = parse_retry_time(given); },
-          "how long to retry a fetch after a temporary failure or wrong content, e.g. 30s, 15m or "
-          "2h; 0 means one attempt")
+          "how long to retry a fetch after a temporary failure or wrong content, e.g. 30s, 15m "
+          "or 2h; the time starts again when new bytes arrive; 0 means one attempt")
       ->type_name("DURATION")
       ->default_str("15m")
       ->group(kFetchGroup);
@@ -271,8 +271,8 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
   command
       .add_option(
           "--shard-connections", fetching.max_connections_per_shard,
-          "maximum number of simultaneous requests for one large shard that is fetched into the "
-          "cache; 1 means one request for the whole shard")
+          "maximum number of simultaneous requests for one shard of at least 32 MiB that is "
+          "fetched into the cache; 1 means one request for the whole shard")
       ->type_name("N")
       ->default_str("4")
       ->transform(kWholeNumber)

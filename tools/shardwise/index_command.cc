@@ -363,7 +363,8 @@ void add_index_command(CLI::App& program, Output& out) {
                  "member, or stores NULL if only the value of a column cannot be read",
                  {"error", "skip"}),
       add_policy("--on-no-field", options->on_no_field,
-                 "rule for members without an extension, e.g. `README`, and hidden files",
+                 "rule for members that are no field: names without an extension, e.g. `README`, "
+                 "and hidden files",
                  {"error", "skip"}),
       add_policy("--on-duplicate-field", options->on_duplicate_field,
                  "rule for a field that occurs twice in a sample", {"error", "skip"}),

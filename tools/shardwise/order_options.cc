@@ -401,8 +401,8 @@ void go_by_launcher(RunArguments& arguments) {
   arguments.node = {.first = static_cast<std::uint64_t>(found.rank - found.local_rank),
                     .count = static_cast<std::uint64_t>(found.local_world_size)};
   if (!arguments.first_use.quiet) {
-    say("note", fmt::format("using the samples of {}, as {} launched this process; to choose "
-                            "others, give --world and --rank",
+    say("note", fmt::format("using the samples of {} (from {}); to choose another rank, give "
+                            "--world and --rank",
                             describe(found), found.launcher));
   }
 }

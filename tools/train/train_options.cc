@@ -119,7 +119,8 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--max-minutes", options.max_minutes,
-                 "write a checkpoint and stop all ranks after N minutes; 0 means never")
+                 "stop all ranks after N minutes, and write the checkpoint if --checkpoint is "
+                 "given; 0 means never")
       ->check(CLI::Range(0.0, kManyMinutes))
       ->type_name("N")
       ->capture_default_str();

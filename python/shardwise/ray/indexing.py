@@ -17,9 +17,7 @@ from ..records import BuildReport
 from .spec import cluster_cpus, local_path, naming_the_node
 
 
-def _build_part(
-    path: str, sources: list[str], part: tuple[int, int], content: Any
-) -> BuildReport:
+def _build_part(path: str, sources: list[str], part: tuple[int, int], content: Any) -> BuildReport:
     with naming_the_node():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return build(path, *sources, part=part, **content)

@@ -228,9 +228,7 @@ class IndexSource(ray.data.Datasource):
         streaming_split(equal=False) gives each run to the consumer with the fewest rows so far, who
         is thus always the run's rank. There are at least `parts` runs, unless each has only one
         row: Ray would split the blocks of fewer tasks."""
-        ranks = [
-            reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)
-        ]
+        ranks = [reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)]
         plans = [self._planned(rank) for rank in ranks]
         slots = max(plan.num_slots for plan in plans)
         width = max(1, sum(plan.num_slots for plan in plans) // max(1, parts))

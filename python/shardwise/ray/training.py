@@ -109,9 +109,7 @@ class ExactShard(ray.data.DataIterator):
     If batches have a column "__index__", delivered samples are counted, for prove().
     """
 
-    def __init__(
-        self, data: ray.data.Dataset, reading: Reading, even: bool, options: Any
-    ) -> None:
+    def __init__(self, data: ray.data.Dataset, reading: Reading, even: bool, options: Any) -> None:
         self._pickled: bytes = ray.cloudpickle.dumps(data)  # type: ignore[no-untyped-call]
         self._options = options
         self._even = even
@@ -290,8 +288,7 @@ class ExactShard(ray.data.DataIterator):
 
     def __repr__(self) -> str:
         return (
-            f"<shardwise.ray.ExactShard: rank {self.rank} of {self.world_size}, "
-            f"epoch {self.epoch}>"
+            f"<shardwise.ray.ExactShard: rank {self.rank} of {self.world_size}, epoch {self.epoch}>"
         )
 
 
@@ -390,8 +387,9 @@ class ExactDataConfig(ray.train.DataConfig):
                 own = copy.deepcopy(options)
                 if self._local and worker_node_ids is not None:
                     if not hasattr(own, "label_selector"):
-                        raise Unsupported("local=True needs Ray 2.60 or newer; update Ray, or "
-                                          "leave out local")
+                        raise Unsupported(
+                            "local=True needs Ray 2.60 or newer; update Ray, or leave out local"
+                        )
                     own.label_selector = {"ray.io/node-id": worker_node_ids[rank]}
                 place = reading._replace(rank=rank, world_size=world_size)
                 given[name] = ExactShard(data, place, self._even, own)

@@ -94,7 +94,7 @@ class ShardSink(Datasink[_Written]):
         """Converts a row to a sample: its key, and the fields that are not null."""
         if "__key__" not in row:
             raise InvalidArgument(
-                f"rows have no column \"__key__\": their columns are {', '.join(row)}; add the "
+                f'rows have no column "__key__": their columns are {", ".join(row)}; add the '
                 "samples' "
                 "keys by map(), or keep the column of shardwise.ray.read()"
             )
@@ -158,8 +158,9 @@ def _index_path(index: str | os.PathLike[str], directory: str) -> str:
     if not os.path.isdir(folder):
         raise NotFound(f"the folder of the index does not exist: {path!r}; make the folder first")
     if not os.access(folder, os.W_OK):
-        raise InvalidArgument(f"the folder of the index is read-only: {path!r}; choose another "
-                              "folder")
+        raise InvalidArgument(
+            f"the folder of the index is read-only: {path!r}; choose another folder"
+        )
     if os.path.lexists(path):
         raise InvalidArgument(
             f"the index would replace another file: {path!r}; remove the file, or choose another "

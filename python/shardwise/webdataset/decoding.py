@@ -39,9 +39,7 @@ class Continue:
 class DecodingError(Exception):
     """A field could not be decoded; the reason is its __cause__."""
 
-    def __init__(
-        self, url: Any = None, key: Any = None, k: Any = None, sample: Any = None
-    ) -> None:
+    def __init__(self, url: Any = None, key: Any = None, k: Any = None, sample: Any = None) -> None:
         super().__init__(f"cannot decode: sample {key!r}, field {k!r}, shard {url!r}")
         self.url, self.key, self.k, self.sample = url, key, k, sample
 
@@ -179,8 +177,7 @@ class ImageHandler:
         spec = imagespec.lower()
         if spec not in imagespecs:
             raise InvalidArgument(
-                f"unknown image decoding: {imagespec!r}; choose one of "
-                + ", ".join(imagespecs)
+                f"unknown image decoding: {imagespec!r}; choose one of " + ", ".join(imagespecs)
             )
         self.imagespec, self.extensions = spec, set(extensions)
 
@@ -286,9 +283,7 @@ class Decoder:
         self.handlers: list[Handler] = [*pre, *made, *post]
         for handler in self.handlers:
             if not callable(handler):
-                raise InvalidArgument(
-                    f".decode() got {handler!r}; give functions of (key, data)"
-                )
+                raise InvalidArgument(f".decode() got {handler!r}; give functions of (key, data)")
         only = only.split() if isinstance(only, str) else only
         self.only = None if only is None else set(only)
         self.partial = partial

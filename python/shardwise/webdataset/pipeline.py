@@ -229,8 +229,9 @@ class DataPipeline(Items, PipelineStage):
             return iter(first)
         if callable(first):
             return first()
-        raise InvalidArgument(f"the pipeline begins with {first!r:.60}; begin the pipeline with "
-                              "an iterable")
+        raise InvalidArgument(
+            f"the pipeline begins with {first!r:.60}; begin the pipeline with an iterable"
+        )
 
     # State.
 
@@ -401,8 +402,9 @@ def _run(stage: Any, items: Iterator[Any]) -> Iterator[Any]:
         return iter(stage.run(items))
     if callable(stage):
         return iter(stage(items))
-    raise InvalidArgument(f"the pipeline has the stage {stage!r:.60}; give a function of an "
-                          "iterator")
+    raise InvalidArgument(
+        f"the pipeline has the stage {stage!r:.60}; give a function of an iterator"
+    )
 
 
 def _same(some: list[Any], others: list[Any]) -> bool:
@@ -471,9 +473,7 @@ class FluidInterface:
     ) -> Self:
         """Makes batches of ``batchsize`` items. partial: keep a worker's smaller last batch.
         collation_fn: maps a list of items to a batch; None keeps the list."""
-        return self.compose(
-            stages.batched(batchsize, collation_fn=collation_fn, partial=partial)
-        )
+        return self.compose(stages.batched(batchsize, collation_fn=collation_fn, partial=partial))
 
     def listed(self, batchsize: int, partial: bool = True) -> Self:
         """Makes lists of ``batchsize`` items."""

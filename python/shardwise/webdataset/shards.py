@@ -71,8 +71,9 @@ def urls_of(urls: Any) -> list[str]:
 
 def _shards_in(folder: str) -> list[str]:
     if "://" in folder and not folder.startswith("file:"):
-        raise Unsupported(f"a remote folder cannot be listed: {folder!r}; give the URLs of the "
-                          "shards")
+        raise Unsupported(
+            f"a remote folder cannot be listed: {folder!r}; give the URLs of the shards"
+        )
     path = urlparse(folder).path
     names = sorted(name for name in os.listdir(path) if name.endswith((".tar", ".tgz", ".tar.gz")))
     if not names:
@@ -235,8 +236,7 @@ class OpenShards:
         sources = {url: _source_of(url) for url in dict.fromkeys(urls)}
         for url, source in sources.items():
             if "{" in source and not source.startswith("pipe:"):
-                raise InvalidArgument(f"the name of a shard has a brace: {url!r}; rename the "
-                                      "shard")
+                raise InvalidArgument(f"the name of a shard has a brace: {url!r}; rename the shard")
         given = {source: url for url, source in sources.items()}
         cache = self._cache(given, cache_dir, cache_size)
         self.needs_cache = cache is not None

@@ -272,9 +272,7 @@ class Stream:
             if self.start.has_ended:
                 return
         d = self.dealing
-        sampler = sampler_of(
-            self.source, self.order, self.start, repetition, d.rank, d.world_size
-        )
+        sampler = sampler_of(self.source, self.order, self.start, repetition, d.rank, d.world_size)
         size = len(sampler)
         taken = self._taken
         ahead: list[int] = []

@@ -50,8 +50,9 @@ class Stage:
             raise TypeError(f"{self.name}(): {error}") from None
         for name in ("batchsize", "bufsize"):
             if f in (_batched, _shuffle) and not isinstance(given.get(name, 1), numbers.Real):
-                raise InvalidArgument(f"not valid: {self.name}({name}={given[name]!r:.60}); give "
-                                      "a number")
+                raise InvalidArgument(
+                    f"not valid: {self.name}({name}={given[name]!r:.60}); give a number"
+                )
 
     @property
     def name(self) -> str:
@@ -106,8 +107,9 @@ def getfirst(
         if key in a:
             return a[key]
     if missing_is_error:
-        raise ValueError(f"the sample has none of the fields {keys!r}; choose from its fields: "
-                         f"{list(a)}")
+        raise ValueError(
+            f"the sample has none of the fields {keys!r}; choose from its fields: {list(a)}"
+        )
     return default
 
 
@@ -184,8 +186,9 @@ def _map_dict(
 ) -> Iterator[Any]:
     """Applies a function to each named field."""
     if not kw or not all(callable(f) for f in kw.values()):
-        raise InvalidArgument(f"not valid: map_dict({kw!r}); give a function for each field, "
-                              "e.g. jpg=f")
+        raise InvalidArgument(
+            f"not valid: map_dict({kw!r}); give a function for each field, e.g. jpg=f"
+        )
 
     def mapped(sample: dict[str, Any]) -> dict[str, Any]:
         for name, f in kw.items():
@@ -202,8 +205,9 @@ def _map_tuple(
     """Applies a function to each element of a tuple. Keeps the element if the function is None."""
     for f in args:
         if f is not None and not callable(f):
-            raise InvalidArgument(f"not valid: map_tuple({f!r}); give a function or None for "
-                                  "each field")
+            raise InvalidArgument(
+                f"not valid: map_tuple({f!r}); give a function or None for each field"
+            )
 
     def mapped(sample: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(transform_with(sample, args[: len(sample)]))
@@ -252,9 +256,11 @@ def _extract_keys(
                 if any(fnmatch("." + name, one) or fnmatch(name, one) for one in wanted)
             ]
             if len(found) > 1 and duplicate_is_error:
-                raise ValueError(f"the pattern {pattern!r} matches several fields of a sample: "
-                                 f"{found}; narrow the pattern, or give duplicate_is_error=False "
-                                 "to take the first")
+                raise ValueError(
+                    f"the pattern {pattern!r} matches several fields of a sample: "
+                    f"{found}; narrow the pattern, or give duplicate_is_error=False "
+                    "to take the first"
+                )
             if found:
                 result.append(sample[found[0]])
             elif not ignore_missing:
@@ -297,8 +303,10 @@ def _rename_keys(
             result[name] = value
         missing = [pattern for pattern, _ in rules if pattern not in matched]
         if must_match and missing:
-            raise ValueError(f"the patterns {missing} match no field of the sample: "
-                             f"{list(sample)}; correct the patterns, or give must_match=False")
+            raise ValueError(
+                f"the patterns {missing} match no field of the sample: "
+                f"{list(sample)}; correct the patterns, or give must_match=False"
+            )
         yield result
 
 
@@ -326,8 +334,10 @@ def _xdecode(
                     return value
                 return f(io.BytesIO(value) if isinstance(value, bytes) else value)
         if must_decode:
-            raise ValueError(f"xdecode() has no function for the field {field!r}; give a "
-                             "function, or must_decode=False")
+            raise ValueError(
+                f"xdecode() has no function for the field {field!r}; give a "
+                "function, or must_decode=False"
+            )
         return value
 
     for sample in source:
@@ -391,8 +401,10 @@ def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
         if isinstance(batch, dict):
             lengths = {len(values) for values in batch.values()}
             if len(lengths) > 1:
-                raise InvalidArgument(f"the fields of a batch have different lengths: {lengths}; "
-                                      "make the fields equally long before unbatched()")
+                raise InvalidArgument(
+                    f"the fields of a batch have different lengths: {lengths}; "
+                    "make the fields equally long before unbatched()"
+                )
             for place in range(lengths.pop() if lengths else 0):
                 yield {name: values[place] for name, values in batch.items()}
         elif isinstance(batch, (list, tuple)):

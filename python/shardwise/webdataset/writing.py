@@ -97,8 +97,9 @@ def _encoder_of(encoder: Any) -> Callable[[Mapping[str, Any]], Mapping[str, Any]
     if encoder is True:
         return lambda sample: sample
     if not callable(encoder):
-        raise InvalidArgument(f"not valid: encoder={encoder!r}; give True, False, a dict or a "
-                              "function")
+        raise InvalidArgument(
+            f"not valid: encoder={encoder!r}; give True, False, a dict or a function"
+        )
     return encoder  # type: ignore[no-any-return]
 
 
@@ -153,9 +154,7 @@ class TarWriter(WithBlock):
             for name, value in self._encoder(obj).items()
             if name == "__key__" or not name.startswith("_")
         }
-        fields.update(
-            {name: _encoded(name, fields[name]) for name in fields if name != "__key__"}
-        )
+        fields.update({name: _encoded(name, fields[name]) for name in fields if name != "__key__"})
         self._writer.write(fields)
         self._is_empty = False
         return sum(len(value) for name, value in fields.items() if name != "__key__")

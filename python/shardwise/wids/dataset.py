@@ -400,9 +400,7 @@ class ShardListDataset(Generic[T_co]):
         self._take_data(data)
 
 
-def _places(
-    data: _core.Dataset, sources: Sequence[str], is_own_index: bool
-) -> list[ShardPlace]:
+def _places(data: _core.Dataset, sources: Sequence[str], is_own_index: bool) -> list[ShardPlace]:
     """Returns each source's place in the dataset. Raises Mismatch if the dataset lacks a source."""
     found = {shard.path: shard for shard in data.shards}
     if is_own_index and len(found) == len(set(sources)):
@@ -472,13 +470,9 @@ class ShardListDatasetMulti(ShardListDataset[T_co]):
                 raise InvalidArgument(
                     "sort_data_inseq needs num_replicas; give the number of ranks"
                 )
-            lists = [
-                entry[rank::num_replicas] for rank in range(num_replicas) for entry in lists
-            ]
+            lists = [entry[rank::num_replicas] for rank in range(num_replicas) for entry in lists]
         self.num_replicas = num_replicas
-        super().__init__(
-            [shard for entry in lists for shard in entry], options=options, **others
-        )
+        super().__init__([shard for entry in lists for shard in entry], options=options, **others)
 
 
 __all__ = [

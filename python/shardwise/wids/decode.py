@@ -28,8 +28,9 @@ def check_keys(sample: dict[str, Any]) -> None:
     """Raises InvalidArgument if a field's name has no leading dot."""
     for key in sample:
         if not key.startswith((".", "__")):
-            raise InvalidArgument(f"the name of the field {key!r} has no leading dot; name the "
-                                  f'field {"." + key!r}')
+            raise InvalidArgument(
+                f"the name of the field {key!r} has no leading dot; name the field {'.' + key!r}"
+            )
 
 
 def _bytes(value: Any) -> bytes:
@@ -69,7 +70,9 @@ def decompressed(data: bytes, max_bytes: int = MAX_GZ_BYTES) -> bytes:
         try:
             piece = gzip.decompress(data, left + 1)
         except zlib.error as error:
-            raise BadField(f"the gzip data of the field is damaged: {error}; restore the shard") from None
+            raise BadField(
+                f"the gzip data of the field is damaged: {error}; restore the shard"
+            ) from None
         left -= len(piece)
         if left < 0:
             raise BadField(
@@ -100,8 +103,11 @@ def decode_all_gz(
         if parts[-1].lower() != "gz":
             continue
         if len(parts) == 2:
-            warnings.warn('the field named ".gz" was not decompressed, because no name remains '
-                          "without .gz; rename the field, e.g. to txt.gz", stacklevel=2)
+            warnings.warn(
+                'the field named ".gz" was not decompressed, because no name remains '
+                "without .gz; rename the field, e.g. to txt.gz",
+                stacklevel=2,
+            )
             continue
         stream = io.BytesIO(decompressed(_bytes(sample[key]), max_bytes))
         if update_key:

@@ -233,8 +233,9 @@ def _parser() -> argparse.ArgumentParser:
 
     create = commands.add_parser("create", help="make a descriptor from shards")
     create.add_argument(
-        "files", nargs="+", help="shards, or brace patterns, e.g. a-{00..99}.tar; - reads a "
-                                 "list from standard input"
+        "files",
+        nargs="+",
+        help="shards, or brace patterns, e.g. a-{00..99}.tar; - reads a list from standard input",
     )
     create.add_argument("-o", "--output", default="shardindex.json", help="path of the descriptor")
     create.add_argument(
@@ -243,8 +244,9 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument("-i", "--info", help="file with a description of the data set")
     create.add_argument("-b", "--base", help="base of relative URLs")
     create.add_argument(
-        "--no-md5", action="store_true", help="do not compute md5sum, so that only the headers "
-                                              "of shards are read"
+        "--no-md5",
+        action="store_true",
+        help="do not compute md5sum, so that only the headers of shards are read",
     )
     create.set_defaults(run=main_create)
 
@@ -264,8 +266,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     where.add_argument("-d", "--dir", default="", help="folder of the shards")
     where.add_argument(
-        "-B", "--rebase", action="store_true", help="set the base of URLs to the folder of the "
-                                                    "shards"
+        "-B",
+        "--rebase",
+        action="store_true",
+        help="set the base of URLs to the folder of the shards",
     )
     update.set_defaults(run=main_update)
 

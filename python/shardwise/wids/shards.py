@@ -137,8 +137,10 @@ class ShardSamples:
     def __getitem__(self, idx: int) -> dict[str, Any]:
         number = idx + self._size if idx < 0 else idx
         if not 0 <= number < self._size:
-            raise OutOfRange(f"no sample {idx} in the shard {self.path!r}; give a number below "
-                             f"{self._size}, its number of samples")
+            raise OutOfRange(
+                f"no sample {idx} in the shard {self.path!r}; give a number below "
+                f"{self._size}, its number of samples"
+            )
         found = self._data[self._first + int(number)]
         sample = Sample({"." + name: io.BytesIO(data) for name, data in found.copy().items()})
         sample["__key__"] = found.key
@@ -177,8 +179,9 @@ class RecentShards(Mapping[str, ShardSamples]):
     def get_shard(self, url: str) -> ShardSamples:
         """The shard with this URL, used or not. Raises InvalidArgument if the dataset lacks it."""
         if url not in self._urls:
-            raise InvalidArgument(f"the data set has no shard {url!r}; give the URL of a shard "
-                                  "of its list")
+            raise InvalidArgument(
+                f"the data set has no shard {url!r}; give the URL of a shard of its list"
+            )
         return ShardSamples(self._data, self._places[self._urls.index(url)])
 
     def __getitem__(self, url: str) -> ShardSamples:

@@ -118,11 +118,15 @@ def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
     try:
         descriptor = json.loads(text)
     except ValueError as error:
-        raise InvalidArgument(f"the descriptor {name!r} is not JSON: {error}; make the "
-                              "descriptor again with `widsindex create`") from None
+        raise InvalidArgument(
+            f"the descriptor {name!r} is not JSON: {error}; make the "
+            "descriptor again with `widsindex create`"
+        ) from None
     if not isinstance(descriptor, dict):
-        raise InvalidArgument(f"the descriptor {name!r} is not a JSON object; make the "
-                              "descriptor again with `widsindex create`")
+        raise InvalidArgument(
+            f"the descriptor {name!r} is not a JSON object; make the "
+            "descriptor again with `widsindex create`"
+        )
     return descriptor
 
 
@@ -202,8 +206,9 @@ def resolve_dsdesc(
     for component in dsdesc.get("datasets", []):
         shards.extend(_component(component, home))
     if not shards:
-        raise InvalidArgument("the descriptor names no shards; check that the descriptor is "
-                              "complete")
+        raise InvalidArgument(
+            "the descriptor names no shards; check that the descriptor is complete"
+        )
     dsdesc["shardlist"] = shards
     return dsdesc
 
@@ -217,9 +222,7 @@ def load_dsdesc_and_resolve(
     """Reads a descriptor from a path, a URL or a stream, and resolves it: see resolve_dsdesc()."""
     is_named = not hasattr(source, "read")
     home = urldir(os.fspath(source)) if is_named else None
-    resolved = resolve_dsdesc(
-        load_remote_dsdesc_raw(source), options=options, base=base, home=home
-    )
+    resolved = resolve_dsdesc(load_remote_dsdesc_raw(source), options=options, base=base, home=home)
     if is_named and is_remote(os.fspath(source)):
         _require_remote(resolved["shardlist"], source)
     return resolved
