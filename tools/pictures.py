@@ -258,7 +258,8 @@ def cache(program: Program) -> str:
         )
     picture = Picture(
         "What a cache fetches again",
-        "Bytes that an epoch after the first fetches, against the size of the cache, if the least recently used shard is evicted (LRU), and if the shard needed last is evicted (next use).",
+        "Bytes that an epoch after the first fetches, by the size of the cache. LRU evicts the "
+        "least recently used shard, next use the shard that is needed last.",
     )
     picture.text(
         16, 48, f"one node, {shards} shards of 256 MiB, --sampler sharded; epochs 1 and 2 of 3", "s"

@@ -225,8 +225,8 @@ def _npz(value: Any) -> bytes:
                 raise ValueError(f"the name of an array is {name!r}; give a str without NUL")
             if name.endswith(".npy") and name[:-4] in value:
                 raise ValueError(
-                    f"NumPy reads the names {name!r} and {name[:-4]!r} as the same "
-                    "array; rename one array"
+                    f"NumPy cannot distinguish the names {name!r} and {name[:-4]!r}; rename one "
+                    "array"
                 )
             array = _array(item, f"the array {name!r}")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -174,8 +174,8 @@ class Epoch:
     def _require(self) -> None:
         if self._loader.epoch != self.number:
             raise NotExact(
-                f"the loader is already in another epoch: epoch {self.number}; finish and prove an "
-                "epoch before the next one begins"
+                f"epoch {self.number} cannot continue, because the loader is in epoch "
+                f"{self._loader.epoch}; finish and prove each epoch before beginning another"
             )
 
     def __repr__(self) -> str:
@@ -402,8 +402,8 @@ class Loader:
         while True:
             if self.epoch != number:
                 raise NotExact(
-                    f"the loader is already in another epoch: epoch {number}; finish and prove an "
-                    "epoch before the next one begins"
+                    f"epoch {number} cannot continue, because the loader is in epoch {self.epoch}; "
+                    "finish and prove each epoch before beginning another"
                 )
             if loop is not None and self._restarts and loop != self._newest_loop:
                 raise NotExact(

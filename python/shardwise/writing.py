@@ -102,7 +102,9 @@ class _Writer(WithBlock):
         require("sample", sample, Mapping, 'give a dict of "__key__" and of values by field')
         if "__key__" not in sample:
             raise InvalidArgument(
-                'a sample needs a "__key__"; this one has ' + ", ".join(map(str, sample))
+                'the sample has no "__key__", only '
+                + ", ".join(map(str, sample))
+                + '; add a "__key__"'
             )
         fields = {
             name: encoded(name, value, self._encoders)

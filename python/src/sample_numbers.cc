@@ -162,7 +162,7 @@ std::vector<std::uint64_t> plain_numbers(nb::handle numbers) {
     const Py_ssize_t value = index_of(number, masks);
     if (value < 0) {
       throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(value),
-                  "samples are numbered from 0");
+                  "give a number of 0 or more");
     }
     taken.push_back(static_cast<std::uint64_t>(value));
   }

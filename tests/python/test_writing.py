@@ -350,7 +350,7 @@ LOST: dict[str, tuple[str, Any, str]] = {
     },
     "a name with NUL": ("npz", {"a\0b": np.zeros(1)}, r"'a\\x00b'; give a str without NUL"),
     "a name that is no str": ("npz", {1: np.zeros(1)}, "is 1; give a str"),
-    "two names that are one": ("npz", {"a": [1], "a.npy": [2]}, "'a.npy' and 'a' as the same array"),
+    "two names that are one": ("npz", {"a": [1], "a.npy": [2]}, "cannot distinguish the names 'a.npy' and 'a'"),
     "npz of an array": ("npz", np.zeros(3), "type ndarray; give a dict"),
     "npz of a list": ("npz", [np.zeros(3)], "type list; give a dict"),
     "keys that are one": ("json", {1: "a", "1": "b"}, "same text in JSON: 1, '1'"),

@@ -418,7 +418,7 @@ TEST(EpochTraceTest, ItIsSaidBeforeTheEpochThatTheFileCannotBeWritten) {
     return finished.err;
   };
   const TempDir dir;
-  EXPECT_THAT(said(dir.path()), HasSubstr("the file is a folder"));
+  EXPECT_THAT(said(dir.path()), HasSubstr("the path names a folder, not a file"));
   EXPECT_THAT(said(dir / "no/t.json"), HasSubstr("the folder does not exist"));
   const std::string pipe = dir / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -447,7 +447,7 @@ TEST(EpochReplayTest, NeedsABatch) {
   const ImageIndex index;
   expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb", "--replay", "2",
                             "--where", "key = 'none'"}),
-                 {"no batch to replay"});
+                 {"no batch can be replayed"});
 }
 
 TEST(EpochDecodeOptionsTest, WhatDoesNotGoTogetherIsWrongUsage) {

@@ -67,9 +67,9 @@ void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
       ->type_name("HxW");
   command
       .add_option("--crop", arguments.crop,
-                  "crop before resizing (default: the whole image); random crops a rectangle of "
-                  "random area and shape, as in training; centre resizes the shorter side to 8/7 "
-                  "of the larger side of --resize and then crops the centre, as in evaluation")
+                  "crop images (default: no crop); random crops a random rectangle before "
+                  "resizing, as in training; centre resizes the shorter side to 8/7 of the "
+                  "larger side of --resize, then crops the centre")
       ->check(CLI::IsMember({"random", "centre"}));
   command
       .add_option("--trace", arguments.trace,

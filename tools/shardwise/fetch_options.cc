@@ -211,9 +211,9 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
           [&fetching](const std::vector<std::string>& all) {
             for (const std::string& given : all) add_headers(given, fetching.headers);
           },
-          "header 'Name: value' of every http and https request; s3:// requests get only headers "
-          "x-amz-*, and gs:// requests only x-goog-*; @FILE reads a header from each line of a "
-          "file, which hides the headers from process lists; may be given several times")
+          "header 'Name: value' of every http and https request; s3:// gets only headers "
+          "x-amz-*, gs:// only x-goog-*; @FILE reads a header from each line, hidden from "
+          "process lists; repeatable")
       ->type_name("HEADER")
       ->allow_extra_args(false)
       ->group(kFetchGroup);

@@ -350,7 +350,8 @@ void add_index_command(CLI::App& program, Output& out) {
       ->type_name("INDEX");
   command
       ->add_option("--threads", options->threads,
-                   "scanning threads; 0 means only the calling thread (default: one per core)")
+                   "number of scanning threads; 0 means: only the calling thread scans (default: "
+                   "one per core)")
       ->transform(kNumThreads)
       ->type_name("N");
   const auto add_policy = [&](const char* name, std::string& value, const char* text,

@@ -22,9 +22,8 @@ inline constexpr const char* kHeaderHelp =
 
 /// Help of --access.
 inline constexpr const char* kAccessHelp =
-    "how shards are read; map maps shards into memory, without copies; read copies, so that a "
-    "truncated shard causes an error and not the signal SIGBUS; range fetches single samples of "
-    "remote shards, each by one request";
+    "how shards are read; map maps shards, without copies; read copies, and reports truncated "
+    "shards as errors, not as SIGBUS; range fetches each sample of a remote shard by a request";
 
 /// Marks the options of a command that its short help, -h, shows. CLI11 stores no notes of its
 /// users, so the mark is its flag of config files, which no program here reads.

@@ -18,7 +18,9 @@ std::vector<SchemaColumn> query_schema() {
       {"members", "key", "text", "key of the sample; a blob if it is not UTF-8"},
       {"members", "field", "text", "name of the field, e.g. jpg; a blob if it is not UTF-8"},
       {"members", "shard", "integer", "number of the shard, from 0"},
-      {"members", "offset", "integer", "offset of its bytes in the shard, expanded if compressed"},
+      {"members", "offset", "integer",
+       "offset of its bytes in the shard; of a compressed shard, "
+       "in the expanded tar"},
       {"members", "size", "integer", "number of its bytes"},
       {"shards", "shard", "integer", "number of the shard, from 0"},
       {"shards", "url", "text", "path, or URL without secrets, as in `shardwise ls`"},

@@ -136,8 +136,7 @@ void add_verify_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<VerifyArguments>();
   add_index_argument(*command, options->index)->required();
   command->add_flag("--full", options->full,
-                    "also check every byte against the hashes that `shardwise index --hash` "
-                    "stored");
+                    "check every byte against the hashes that `shardwise index --hash` stored");
   add_lookup_options(*command, options->lookup);
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per shard");

@@ -251,7 +251,7 @@ def source_of(data: ray.data.Dataset) -> IndexSource:
         if "AbstractAllToAll" in kinds or "Limit" in kinds:
             raise Unsupported(
                 f"{kinds[0]} after shardwise.ray.read() would run on each rank's samples "
-                "separately; order samples by order=, and select them by where= or "
+                "separately; order samples by order=, and select samples by where= or "
                 "read(shardwise.open(index)[:1000])"
             )
         operator = operator.input_dependencies[0]
@@ -259,7 +259,7 @@ def source_of(data: ray.data.Dataset) -> IndexSource:
     if not isinstance(source, IndexSource):
         raise Unsupported(
             "ExactDataConfig needs a dataset of one shardwise.ray.read(), optionally with maps; "
-            "name only such datasets in datasets_to_split"
+            "name only datasets of one read() in datasets_to_split"
         )
     return source
 
@@ -274,7 +274,7 @@ def _opened(source: Any, opening: dict[str, Any]) -> _core.Dataset:
             )
         return source
     if opening.get("lazily"):
-        refuse("lazily", True, "leave it out, because shardwise.ray needs an index")
+        refuse("lazily", True, "leave out lazily, because shardwise.ray needs an index")
     data = open_dataset(source, **opening)
     path = os.path.abspath(data.path)
     kept = {name: value for name, value in opening.items() if name not in ("index_directory",)}

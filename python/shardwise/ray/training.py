@@ -68,8 +68,9 @@ def _rows(batch: Any) -> int:
     )
     if not is_known:  # the length of a tuple is not its number of rows
         raise InvalidArgument(
-            f"cannot count the rows of a batch of type {type(batch).__name__}, as even batches "
-            "need; make collate_fn return a dict of tensors, or set ExactDataConfig(even=False)"
+            "even batches need the number of rows, which is unknown for a batch of type "
+            f"{type(batch).__name__}; make collate_fn return a dict of tensors, or set "
+            "ExactDataConfig(even=False)"
         )
     return len(next(iter(batch.values()))) if isinstance(batch, dict) else len(batch)
 

@@ -248,7 +248,7 @@ def torch_audio(key: str, data: bytes) -> Any:
         import torchaudio  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Unsupported(
-            "torch_audio needs torchaudio; install it, or use a shardwise.Loader with "
+            "torch_audio needs torchaudio; install torchaudio, or use a shardwise.Loader with "
             "columns.audio(field)"
         ) from None
     return _from_file(extension, data, torchaudio.load)

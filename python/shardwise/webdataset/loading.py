@@ -143,7 +143,7 @@ class WebLoader(DataPipeline, FluidInterface):
     def __init__(self, *args: Any, **kw: Any) -> None:
         if DataLoader is None:
             raise Unsupported(
-                "a WebLoader needs torch; install it, or iterate over the dataset itself"
+                "a WebLoader needs torch; install torch, or iterate over the dataset itself"
             )
         dataset = args[0] if args else kw.get("dataset")
         super().__init__()

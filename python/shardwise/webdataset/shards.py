@@ -62,7 +62,7 @@ def urls_of(urls: Any) -> list[str]:
         listed = [os.fspath(url) for url in urls]
     else:
         raise InvalidArgument(
-            f"the shards of a WebDataset must be a str or a list of str, not {urls!r:.60}"
+            f"the shards of a WebDataset are {urls!r:.60}; give a str or a list of str"
         )
     if not listed:
         raise InvalidArgument("the list of URLs is empty; give a WebDataset at least one shard")

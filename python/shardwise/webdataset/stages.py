@@ -232,7 +232,11 @@ def _to_tuple(
     def taken(sample: dict[str, Any]) -> tuple[Any, ...]:
         result = tuple(getfirst(sample, one, missing_is_error=missing_is_error) for one in args)
         if refuses_none and any(value is None for value in result):
-            raise ValueError(f"a field of {args} is None in sample {sample.get('__key__')!r}")
+            raise ValueError(
+                f"a field of {args} is None in the sample "
+                f"{sample.get('__key__')!r}; to accept this, give "
+                "none_is_error=False"
+            )
         return result
 
     for _, result in _each(data, taken, handler):

@@ -468,7 +468,7 @@ class ShardListDatasetMulti(ShardListDataset[T_co]):
         if sort_data_inseq:
             if num_replicas is None:
                 raise InvalidArgument(
-                    "sort_data_inseq needs num_replicas; give the number of ranks"
+                    "sort_data_inseq needs num_replicas; give num_replicas, the number of ranks"
                 )
             lists = [entry[rank::num_replicas] for rank in range(num_replicas) for entry in lists]
         self.num_replicas = num_replicas

@@ -201,7 +201,7 @@ def _open_image(value: Any) -> Any:
         from PIL import Image  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Unsupported(
-            "decoding images needs Pillow; install it, or give the data set your own "
+            "decoding images needs Pillow; install Pillow, or give the data set your own "
             "transformations"
         ) from None
     return Image.open(value if hasattr(value, "read") else io.BytesIO(value))

@@ -164,7 +164,8 @@ def _component(descriptor: dict[str, Any], home: str | None) -> list[Shard]:
             )
         home = urldir(source)
     if "shardlist" not in descriptor:
-        raise InvalidArgument(f"no shardlist in {source or 'an entry of datasets'!r}; add it")
+        where = repr(source) if source else f"the entry {name!r} of datasets"
+        raise InvalidArgument(f"no shardlist in {where}; add a shardlist")
     shards = rebase_shardlist(descriptor["shardlist"], _home(descriptor, home))
     check_shards(shards)
     if source is not None and is_remote(source):
