@@ -166,7 +166,9 @@ void add_place_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->default_str("map");
   tools::add_lookup_options(app, options.lookup);
-  app.add_option("--eval-root", options.eval_root, "folder of the shards of --eval, like --root")
+  app.add_option("--eval-root", options.eval_root,
+                 "folder to which the shards of --eval moved, "
+                 "as --root for --train")
       ->type_name("DIR")
       ->needs("--eval")
       ->group(app.get_option("--root")->get_group());
