@@ -547,8 +547,7 @@ class Loader:
         if self._by_length is not None:
             raise Unsupported(
                 "the batches of a loader with by_length are unknown in advance, because each "
-                "window is sorted by length; leave out by_length to use explain(), when() and "
-                "cache_warning()"
+                "window is sorted by length; leave out by_length to use explain() and when()"
             )
         batch_size, global_batch_size, replicas = self._step_size
         sampler = _core.Sampler(
