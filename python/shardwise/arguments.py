@@ -81,8 +81,9 @@ def _suggesting(function: Any, named: Any) -> Any:
                 raise
         refuse_unknown(named, unknown[0])
 
-    call.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
-    return call
+    made: Any = call
+    made.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
+    return made
 
 
 def whole_number(name: str, value: Any, most: int = 2**64 - 1) -> int:
