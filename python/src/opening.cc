@@ -77,7 +77,7 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   if (!empty.empty()) {
     nb::list names;
     for (const std::string& name : empty) names.append(name_object(name));
-    nb::module_::import_("shardwise.building").attr("warn_of_empty")(names, 3);
+    nb::module_::import_("shardwise.building").attr("warn_of_empty")(names, 4);
   }
   return {std::move(data), std::move(opening), nb::tuple()};
 }
