@@ -233,7 +233,7 @@ def shuffle(program: Program) -> str:
         )
         picture.text(x + side / 2, y + side + 16, "epoch position", "s c")
         picture.text(
-            x, y + side + 34, f"a batch of 64 has samples of {sum(batches) / len(batches):.0f} chunks", "t"
+            x, y + side + 34, f"batch of 64: from {sum(batches) / len(batches):.0f} chunks", "t"
         )
     return picture.drawn(84 + 262 + side + 52)
 
@@ -340,8 +340,8 @@ def speed() -> str:
     y = 62
     for column, kind, title, is_log in (
         (3, "JPEG 500 x 375", "JPEGs of 500 x 375 pixels, decoded", False),
-        (1, "80 KB", "samples of 80 KB, read as bytes", True),
-        (2, "300 bytes", "samples of 300 bytes, read as bytes", True),
+        (1, "80 KB", "samples of 80 KB, as bytes", True),
+        (2, "300 bytes", "samples of 300 bytes, as bytes", True),
     ):
         assert head[column] == kind, head[column]
         found = []
@@ -349,14 +349,16 @@ def speed() -> str:
             rate = re.match(r"([\d,]+)", row[column].split(";")[0].strip())
             if rate:
                 found.append((plain(row[0]), number(rate[1])))
-        picture.text(16, y + 18, title + ("; logarithmic scale from 100 on" if is_log else ""), "t b")
+        picture.text(16, y + 18, title + ("; log scale from 100" if is_log else ""), "t b")
         y += 28
         most = max(value for _, value in found)
         low = 100 if is_log else 0
         for name, value in found:
             part = math.log(value / low) / math.log(most / low) if is_log else value / most
             is_ours = name.startswith("shardwise")
-            picture.text(190, y + 12, name.replace(" in a DataLoader", ", DataLoader"), "t n e")
+            shown = name.replace(" in a DataLoader", ", DataLoader")
+            shown = shown.replace("one file per sample", "one file each")
+            picture.text(190, y + 12, shown, "t n e")
             picture.rect(198, y + 1, 180 * part, 13, "ours" if is_ours else "peer")
             picture.text(202 + 180 * part, y + 12, f"{value:,.0f}", "s")
             y += 18
