@@ -120,8 +120,7 @@ nb::dict state_of(const IteratorObject& it) {
 template <class T>
 T entry(const nb::dict& state, const char* name) {
   if (!state.contains(name)) {
-    throw InvalidArgument("not a state of a sampler's iterator",
-                          std::string("the state has no ") + name,
+    throw InvalidArgument("not a state of a sampler's iterator", "no entry " + std::string(name),
                           "give the complete state_dict() of the iterator");
   }
   T value{};

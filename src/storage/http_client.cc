@@ -84,8 +84,8 @@ std::string trust_remedy(CURLcode code, const Authorities& authorities) {
          spelled("Fetchers::Options::ca_file") + ")";
 }
 
-/// Returns the remedy for a URL without a file. A name without an extension, e.g. s3://bucket/train,
-/// may be meant as a folder.
+/// Returns the remedy for a URL without a file. A name without an extension, e.g.
+/// s3://bucket/train, may be meant as a folder.
 std::string missing_remedy(const std::string& url) {
   const std::string shown = redacted_url(url);
   const std::size_t name = shown.rfind('/') + 1;

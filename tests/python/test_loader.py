@@ -142,7 +142,7 @@ def test_epochs_go_on_until_their_end(ds: shardwise.Dataset) -> None:
         assert len(epoch) == epoch.steps == len(loader) == 7
         assert sum(len(batch) for batch in epoch) == 103
         assert epoch.prove() == f"epoch {epoch.number}: 103 samples, each exactly once: proven"
-        with pytest.raises(errors.InvalidArgument, match="epoch 0 has no more batches"):
+        with pytest.raises(errors.InvalidArgument, match="has no more batches"):
             iter(epoch)
     assert numbers == [0, 1, 2]
     assert [epoch.number for epoch in loader.epochs(3)] == []
@@ -548,7 +548,7 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
         Loader(ds, columns=["bin"])  # type: ignore[list-item]
     with pytest.raises(errors.InvalidArgument, match="choose one of: bool, uint8"):
         columns.tokens("tok", "float")
-    with pytest.raises(errors.InvalidArgument, match="leave shape out"):
+    with pytest.raises(errors.InvalidArgument, match="leave out shape"):
         columns.array("x.npy", "float32", ())
     with pytest.raises(errors.InvalidArgument, match="pickle"):
         columns.array("x.pkl", "float32")
