@@ -233,7 +233,7 @@ def shuffle(program: Program) -> str:
         )
         picture.text(x + side / 2, y + side + 16, "epoch position", "s c")
         picture.text(
-            x, y + side + 34, f"a batch of 64: {sum(batches) / len(batches):.0f} chunks", "t"
+            x, y + side + 34, f"batch of 64: from {sum(batches) / len(batches):.0f} chunks", "t"
         )
     return picture.drawn(84 + 262 + side + 52)
 
@@ -258,10 +258,11 @@ def cache(program: Program) -> str:
         )
     picture = Picture(
         "What a cache fetches again",
-        "Fetched bytes of an epoch after the first, against the size of the cache, for least recently used and for next use.",
+        "Bytes that an epoch after the first fetches, by the size of the cache. LRU evicts the "
+        "least recently used shard, next use the shard that is needed last.",
     )
     picture.text(
-        16, 48, f"one node, {shards} shards of 256 MiB, order sharded; epochs 1 and 2", "s"
+        16, 48, f"one node, {shards} shards of 256 MiB, --sampler sharded; epochs 1 and 2 of 3", "s"
     )
     left, top, width, height = 72, 68, 352, 250
     for i in range(5):
@@ -269,9 +270,9 @@ def cache(program: Program) -> str:
         picture.line(left, y, left + width, y, "grid")
         picture.text(left - 8, y + 4, f"{25 * i} %", "s e")
         picture.text(left + i * width / 4, top + height + 18, f"{25 * i} %", "s c")
-    picture.text(left + width / 2, top + height + 38, "size of the cache, of all bytes", "s c")
+    picture.text(left + width / 2, top + height + 38, "size of the cache, in % of all bytes", "s c")
     picture.add(
-        f'<text transform="translate(22 {top + height / 2:g}) rotate(-90)" class="s c">fetched, of all bytes</text>'
+        f'<text transform="translate(22 {top + height / 2:g}) rotate(-90)" class="s c">fetched, in % of all bytes</text>'
     )
     for which, kind in ((0, "peerline"), (1, "ourline")):
         path = " ".join(
@@ -280,18 +281,18 @@ def cache(program: Program) -> str:
         )
         picture.add(f'<polyline points="{path}" class="line {kind}"/>')
     half = points[sizes.index(50)]
-    picture.text(left + width, top + 28, f"LRU: {100 * half[0]:.0f} % at half", "peertext b e")
+    picture.text(left + width, top + 28, f"LRU: {100 * half[0]:.0f} % with a cache of 50 %", "peertext b e")
     picture.text(
         left + 14,
         top + height * 0.86,
-        f"next use (Shardwise): {100 * half[1]:.0f} % at half",
+        f"next use (Shardwise): {100 * half[1]:.0f} % with a cache of 50 %",
         "ours b",
     )
     return picture.drawn(top + height + 54)
 
 
 def exact() -> str:
-    rows = table_of("Python, side by side", "of 1,003 samples")[1:]
+    rows = table_of("Python, side by side", "1,003 samples on 7 ranks")[1:]
     picture = Picture(
         "Who delivers each sample exactly once?",
         "Samples missing and repeated in one epoch of 1,003 samples on 7 ranks, by package.",
@@ -330,34 +331,34 @@ def exact() -> str:
 
 
 def speed() -> str:
-    head, *rows = table_of("Python, side by side", "an epoch: samples a second")
+    head, *rows = table_of("Python, side by side", "samples per second in an epoch")
     picture = Picture(
         "Speed beside other packages",
-        "Samples a second of each package: decoded pictures, 80 KB and 300 bytes.",
+        "Samples per second of each package: decoded JPEGs, and bytes of 80 KB and of 300 bytes.",
     )
-    picture.text(16, 48, "2 threads or worker processes, one epoch, samples a second", "s")
+    picture.text(16, 48, "2 threads or worker processes, one epoch; samples per second", "s")
     y = 62
-    for column, title, is_log in (
-        (3, "JPEG of 500 x 375, decoded", False),
-        (1, "80 KB, bytes", True),
-        (2, "300 bytes, bytes", True),
+    for column, kind, title, is_log in (
+        (3, "JPEG 500 x 375", "JPEGs of 500 x 375 pixels, decoded", False),
+        (1, "80 KB", "samples of 80 KB, as bytes", True),
+        (2, "300 bytes", "samples of 300 bytes, as bytes", True),
     ):
-        assert title.split(",")[0].replace("of ", "") in head[column].replace("samples ", ""), head[
-            column
-        ]
+        assert head[column] == kind, head[column]
         found = []
         for row in rows:
             rate = re.match(r"([\d,]+)", row[column].split(";")[0].strip())
             if rate:
                 found.append((plain(row[0]), number(rate[1])))
-        picture.text(16, y + 18, title + (", logarithmic from 100 on" if is_log else ""), "t b")
+        picture.text(16, y + 18, title + ("; log scale from 100" if is_log else ""), "t b")
         y += 28
         most = max(value for _, value in found)
         low = 100 if is_log else 0
         for name, value in found:
             part = math.log(value / low) / math.log(most / low) if is_log else value / most
             is_ours = name.startswith("shardwise")
-            picture.text(190, y + 12, name.replace(" in a DataLoader", ", DataLoader"), "t n e")
+            shown = name.replace(" in a DataLoader", ", DataLoader")
+            shown = shown.replace("one file per sample", "one file each")
+            picture.text(190, y + 12, shown, "t n e")
             picture.rect(198, y + 1, 180 * part, 13, "ours" if is_ours else "peer")
             picture.text(202 + 180 * part, y + 12, f"{value:,.0f}", "s")
             y += 18

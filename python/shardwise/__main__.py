@@ -9,7 +9,10 @@ def main() -> int:
     """Runs the installed program `shardwise` in place of this process."""
     program = os.path.join(sysconfig.get_path("scripts"), "shardwise")
     if not os.access(program, os.X_OK):
-        print(f"shardwise: no program at {program}; install the package again", file=sys.stderr)
+        print(
+            f"shardwise: no program at {program}; install the package shardwise again",
+            file=sys.stderr,
+        )
         return 1
     os.execv(program, [program, *sys.argv[1:]])
 

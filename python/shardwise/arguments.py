@@ -2,22 +2,88 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 import reprlib
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn, TypeVar, Union
 
 from . import _core
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
 
 
 def refuse(name: str, value: Any, advice: str) -> NoReturn:
     """Raises InvalidArgument, which shows the value, shortened, and the advice."""
     raise InvalidArgument(f"not valid: {name}={reprlib.repr(value)}; {advice}")
+
+
+def _keywords(called: Any) -> list[str]:
+    """The keywords of a class or a function. A constructor that passes keywords on also has those
+    of its base classes."""
+    import inspect
+
+    makers = [called]
+    if not hasattr(called, "__signature__") and "__init__" in getattr(called, "__dict__", {}):
+        makers = [vars(one)["__init__"] for one in called.__mro__ if "__init__" in vars(one)]
+    names: list[str] = []
+    for maker in makers:
+        parameters = inspect.signature(maker).parameters.values()
+        kinds = {parameter.kind for parameter in parameters}
+        names += [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            break
+    return [name for name in names if name != "self"]
+
+
+def refuse_unknown(called: Any, name: str) -> NoReturn:
+    """Raises TypeError for a keyword that a class or a function does not have. The text names the
+    option to use instead: that of the class's ``_instead``, else the nearest."""
+    import difflib
+
+    keywords = _keywords(called)
+    instead: Mapping[str, str] = getattr(called, "_instead", {})
+    near = difflib.get_close_matches(name, keywords, 1)
+    if name in instead:
+        advice = f"give {instead[name]}"
+    elif near:
+        advice = f"did you mean {near[0]!r}?"
+    else:
+        advice = f"choose from {', '.join(keywords)}"
+    raise TypeError(f"{called.__name__}() has no option {name!r}; {advice}")
+
+
+def suggests(called: T) -> T:
+    """Decorates a class or a function: a call with an unknown keyword raises the error of
+    refuse_unknown()."""
+    made: Any = called
+    if not isinstance(called, type):
+        return _suggesting(made, made)  # type: ignore[no-any-return]
+    maker = "__init__" if "__init__" in made.__dict__ else "__new__"  # of a NamedTuple
+    setattr(made, maker, _suggesting(made.__dict__[maker], made))
+    return called
+
+
+def _suggesting(function: Any, named: Any) -> Any:
+    @functools.wraps(function)
+    def call(*given: Any, **options: Any) -> Any:
+        try:
+            return function(*given, **options)
+        except TypeError:
+            keywords = _keywords(named) if options else []
+            unknown = [name for name in options if name not in keywords]
+            if not unknown:
+                raise
+        refuse_unknown(named, unknown[0])
+
+    made: Any = call
+    made.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
+    return made
 
 
 def whole_number(name: str, value: Any, most: int = 2**64 - 1) -> int:
@@ -58,9 +124,9 @@ def path_of(path: str | os.PathLike[str]) -> str:
             f"a path must be a str or an os.PathLike of str, not {text!r}; give its text in UTF-8"
         )
     if not text:
-        raise InvalidArgument('a path is empty; the current folder is "."')
+        raise InvalidArgument('the path is empty; give a path, e.g. "." for the current folder')
     if "\0" in text:
-        raise InvalidArgument(f"the path has a NUL character: {text!r}; correct the path")
+        raise InvalidArgument(f"the path has a NUL character: {text!r}; give a path without NUL")
     try:
         text.encode()
     except UnicodeEncodeError:

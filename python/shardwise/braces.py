@@ -25,7 +25,8 @@ def _parts_of_brace(text: str) -> list[str] | None:
         numbers = range(a, b + 1, by) if a <= b else range(a, b - 1, -by)
         if len(numbers) > _MAX_NAMES:
             raise InvalidArgument(
-                f"{{{text}}} expands to {len(numbers)} names, more than 1,000,000; give a list"
+                f"{{{text}}} expands to {len(numbers):,} names, more than 1,000,000; give a list "
+                "of the names instead of the pattern"
             )
         return [f"{number:0{pad}d}" for number in numbers]
     pieces, depth, begin = [], 0, 0

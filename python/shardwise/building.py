@@ -23,11 +23,15 @@ def _policies(on_bad: str | Mapping[str, str] | None) -> str | None:
     if on_bad is None or isinstance(on_bad, str):
         return on_bad
     if not hasattr(on_bad, "get"):
-        raise InvalidArgument(f"on_bad must be a str or a dict by kind, not {on_bad!r}")
+        raise InvalidArgument(
+            f'not valid: on_bad={on_bad!r}; give "error", "skip", or a dict of '
+            "such rules by kind of defect"
+        )
     unknown = [kind for kind in on_bad if kind not in _KINDS]
     if unknown:
         raise InvalidArgument(
-            f"no such kind of bad member: {unknown[0]!r}; choose one of {', '.join(_KINDS)}"
+            f"on_bad names an unknown kind of bad member: {unknown[0]!r}; choose one of "
+            f"{', '.join(_KINDS)}"
         )
     return ",".join(f"{kind.replace('_', '-')}={on_bad.get(kind, 'error')}" for kind in _KINDS)
 
@@ -113,8 +117,9 @@ def warn_of_empty(columns: Sequence[str], stacklevel: int) -> None:
     """Warns of columns for which no sample has a value, e.g. because a field was mistyped."""
     if columns:
         warnings.warn(
-            f"no sample has a value for the columns {', '.join(map(repr, columns))}, so they are "
-            "null; check the fields, which SELECT * FROM fields lists, with shardwise.query()",
+            f"no sample has a value for the columns {', '.join(map(repr, columns))}, so these "
+            'columns are null; check their fields against shardwise.query(index, "SELECT * FROM '
+            'fields")',
             stacklevel=stacklevel + 1,
         )
 
@@ -122,8 +127,9 @@ def warn_of_empty(columns: Sequence[str], stacklevel: int) -> None:
 def warn_of_lost_options(path: str) -> None:
     """Warns of an index that was rebuilt, and whose options could not be kept."""
     warnings.warn(
-        f"the earlier index could not be read: {path!r}; its columns, hashes, unique_keys and "
-        "on_bad are lost; give them again if you need them",
+        f"the earlier index could not be read: {path!r}; its options columns, hashes, "
+        "unique_keys and on_bad were lost; if you need these options, give them to "
+        "shardwise.index()",
         stacklevel=3,
     )
 

@@ -26,7 +26,7 @@ from typing import Any, Union
 
 from . import _core
 from ._core import Column
-from .arguments import refuse, require
+from .arguments import refuse, require, suggests
 from .errors import InvalidArgument, Unsupported
 from .transforms import AudioClip, ImageDecoding, ImageTransform, VideoClip
 
@@ -75,7 +75,8 @@ def _shape(shape: Union[Sequence[int], None]) -> list[int]:
     sizes = _sizes(shape)
     if sizes == []:
         raise InvalidArgument(
-            "a column of arrays cannot have the shape (); leave shape out for ragged rows"
+            "not valid: shape=(); give the sizes of one row, e.g. (3, 224, 224), or leave out "
+            "shape for rows that differ in shape"
         )
     return sizes or []
 
@@ -158,12 +159,14 @@ def integer(fields: str) -> Column:
     return _made("_core", "column_of_kind", "integer", _fields(fields))
 
 
+@suggests
 def key(name: str = "__key__") -> Column:
     """The keys of the samples: uint8, ragged."""
     require("name", name, str, "name the column")
     return _made("_core", "column_of_kind", "key", name).named(name)
 
 
+@suggests
 def tokens(fields: str, dtype: Any = "int32") -> Column:
     """A field of raw little-endian integers, as ``ndarray.tofile()`` writes them: ragged.
 
@@ -172,6 +175,7 @@ def tokens(fields: str, dtype: Any = "int32") -> Column:
     return _made("_core", "tokens_column", _fields(fields), _dtype(dtype))
 
 
+@suggests
 def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
     """A field that is a NumPy .npy file: ragged, or [N, ...] if ``shape`` gives the shape of all
     rows.
@@ -184,12 +188,14 @@ def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> 
     return _made("_core", "array_column", _fields(fields), _dtype(dtype), _shape(shape))
 
 
+@suggests
 def npz(fields: str, array: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
     """One array of a field that is an .npz file; the column has the array's name."""
     require("array", array, str, "name an array of the file")
     return _made("_core", "npz_column", _fields(fields), array, _dtype(dtype), _shape(shape))
 
 
+@suggests
 def image(
     fields: str = "",
     transform: ImageTransform = ImageTransform(),
@@ -217,10 +223,11 @@ def _media() -> ModuleType:
     except ModuleNotFoundError:
         raise Unsupported(
             "this package was built without FFmpeg, which columns of videos and sounds need; "
-            "build it where FFmpeg's libraries are installed"
+            "build shardwise where FFmpeg's libraries are installed"
         ) from None
 
 
+@suggests
 def video(
     fields: str, clip: VideoClip = VideoClip(), transform: ImageTransform = ImageTransform()
 ) -> Column:
@@ -245,6 +252,7 @@ def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
     return _made("_video", "video_times_column", _fields(fields), clip)
 
 
+@suggests
 def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
     """A part of each sound, which may be that of a video: float32, ragged rows [C, S], or [N, C,
     S]."""
@@ -252,6 +260,7 @@ def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
     return _made("_video", "audio_column", _fields(fields), clip)
 
 
+@suggests
 def function(
     name: str,
     dtype: Any,
@@ -286,6 +295,7 @@ def function(
     return _made("_core", "function_column", name, _dtype(dtype), _sizes(shape), make)
 
 
+@suggests
 def decoded(
     fields: str,
     dtype: Any,

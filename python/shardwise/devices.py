@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._core import Batch
+from .arguments import suggests
 from .errors import NotFound, Unsupported
 
 if TYPE_CHECKING:
@@ -58,7 +59,9 @@ class DeviceBatch:
     def __getitem__(self, name: str) -> Any:
         """A column: a tensor [N, ...], or a Ragged of tensors. Raises NotFound."""
         if name not in self._columns:
-            raise NotFound(f"the batch has no column {name!r}: it has {', '.join(self._columns)}")
+            raise NotFound(
+                f"the batch has no column {name!r}; choose one of {', '.join(self._columns)}"
+            )
         return self._columns[name]
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -182,6 +185,7 @@ def moved(batch: Batch, device: Any, non_blocking: bool) -> DeviceBatch:
     return made
 
 
+@suggests
 class DeviceCopier:
     """Copies batches to a device on a stream of its own, while the device computes.
 
@@ -211,8 +215,8 @@ class DeviceCopier:
         self._copies = _Copies()
         if self._stream is None and self.device.type not in ("cpu", "meta"):
             raise Unsupported(
-                f"batches cannot be copied on a stream: the device {self.device} has none; use "
-                "Batch.to()"
+                f"a DeviceCopier needs a device with streams: {self.device} has no streams; use "
+                "Batch.to() instead"
             )
 
     def copy(self, batch: Batch) -> DeviceBatch:

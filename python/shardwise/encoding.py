@@ -15,23 +15,24 @@ Encoder = Callable[[Any], bytes]
 
 
 def _text(value: Any) -> bytes:
-    raise TypeError(f"wanted str or bytes, got {type(value).__name__}")
+    raise TypeError(f"the value is of type {type(value).__name__}; give a str or bytes")
 
 
 def _number(value: Any) -> bytes:
     if hasattr(value, "mask") and has_mask(value):
-        raise ValueError("wanted a whole number, got a masked one, whose mask would be lost")
+        raise ValueError(
+            "the number is masked, and the mask would be lost; give a number without a mask"
+        )
     try:
         number = operator.index(value)
     except TypeError:  # a float, e.g. 5.0
         whole = int(value) if math.isfinite(value) else None
         if whole is None or whole != value:
-            raise ValueError(f"wanted a whole number, got {value!r}") from None
+            raise ValueError(f"the value is {value!r}; give a whole number") from None
         number = whole
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(
-            f"wanted a signed 64-bit integer, got one of {number.bit_length()} bits; give a str if "
-            "readers need no number"
+            f"the number has {number.bit_length()} bits; give a signed 64-bit integer, or a str"
         )
     return str(number).encode()
 
@@ -44,7 +45,10 @@ def _require_own_keys(value: Any) -> None:
     if isinstance(value, dict):
         if not all(isinstance(key, str) for key in value):
             if len(json.loads(json.dumps(dict.fromkeys(value)))) < len(value):
-                raise ValueError("two keys are equal in JSON: " + ", ".join(map(repr, value)))
+                keys = ", ".join(map(repr, value))
+                raise ValueError(
+                    f"two keys of the dict become the same text in JSON: {keys}; rename one key"
+                )
         value = value.values()
     elif not isinstance(value, (list, tuple)):
         return
@@ -66,7 +70,7 @@ def _require_json(text: bytes) -> None:
         _core.require_json(text)
     except ValueError as error:
         raise ValueError(
-            f"the str is not JSON: {error}; give json.dumps() of it"
+            f"the str is not JSON: {error}; give the result of json.dumps(text)"
         ) from None
 
 
@@ -182,7 +186,10 @@ def _array(value: Any, name: str = "the array") -> Any:
     array = numpy.asarray(value)
     kind = array.dtype
     if kind.hasobject:
-        raise ValueError(f"{name} has Python objects, which only a pickle can store")
+        raise ValueError(
+            f"{name} has Python objects, which only a pickle can store; convert the "
+            "array to numbers or text"
+        )
     if not _is_kept(kind):
         raise TypeError(
             f"{name} is of {kind}, which NumPy's format lacks; convert it, or store its bits as "
@@ -207,15 +214,20 @@ def _npz(value: Any) -> bytes:
     import numpy
 
     if not isinstance(value, Mapping):
-        raise TypeError(f"wanted a dict of arrays by name, got {type(value).__name__}")
+        raise TypeError(
+            f"the value is of type {type(value).__name__}; give a dict of arrays by name"
+        )
     stream = io.BytesIO()
     # numpy.savez_compressed() would take some names of arrays as its own options.
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, item in value.items():
             if not isinstance(name, str) or "\0" in name:
-                raise ValueError(f"an array's name must be a str without NUL, not {name!r}")
+                raise ValueError(f"the name of an array is {name!r}; give a str without NUL")
             if name.endswith(".npy") and name[:-4] in value:
-                raise ValueError(f"NumPy reads {name!r} and {name[:-4]!r} as the same name")
+                raise ValueError(
+                    f"NumPy cannot distinguish the names {name!r} and {name[:-4]!r}; rename one "
+                    "array"
+                )
             array = _array(item, f"the array {name!r}")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 numpy.lib.format.write_array(member, array, allow_pickle=False)
@@ -227,8 +239,8 @@ def _pixels(array: Any) -> Any:
     webdataset."""
     if array.ndim != 2 and not (array.ndim == 3 and 2 <= array.shape[2] <= 4):
         raise ValueError(
-            f"an image must be an array [H, W] or [H, W, 3], or with alpha, not of shape "
-            f"{list(array.shape)}"
+            f"the array has the shape {list(array.shape)}; give an image [H, W], [H, W, 3], or "
+            "[H, W, 2 or 4] with alpha"
         )
     if array.dtype == "uint8":
         return array
@@ -237,9 +249,11 @@ def _pixels(array: Any) -> Any:
     elif array.dtype.kind == "f":
         largest, scale, beyond = 1, 255, 1e-3
     else:
-        raise TypeError(f"pixels must be uint8, or floats in [0, 1], not {array.dtype}")
+        raise TypeError(f"the pixels are of type {array.dtype}; give uint8, or floats in [0, 1]")
     if array.size and not (array.min() >= -beyond and array.max() <= largest + beyond):
-        raise ValueError(f"pixels of {array.dtype} must be from 0 to {largest}")
+        raise ValueError(
+            f"pixels of type {array.dtype} are outside of 0 to {largest}; scale or clip the pixels"
+        )
     return (array.clip(0, largest) * scale).astype("uint8")
 
 
@@ -253,8 +267,8 @@ def _upright(image: Any) -> Any:
     frames = getattr(image, "n_frames", 1)
     if frames > 1:
         raise ValueError(
-            f"it has {frames} frames, but only one can be stored; give the bytes of its file, or "
-            "image.copy() of a frame"
+            f"the image has {frames} frames, but a field stores one frame; give the bytes of the "
+            "file, or image.copy() of one frame"
         )
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
@@ -264,8 +278,9 @@ def _upright(image: Any) -> Any:
         return image
     if image.format is None:
         raise ValueError(
-            f"the image was changed, but still has the orientation {orientation} of its file; call "
-            "PIL.ImageOps.exif_transpose() before you change or copy it, or drop its Exif data"
+            f"the image was changed, but still has the orientation {orientation} of its file; "
+            "call PIL.ImageOps.exif_transpose() before changing or copying the image, or drop "
+            "the Exif data"
         )
     from PIL import ImageOps
 
@@ -277,14 +292,17 @@ def _fitted(image: Any, kind: str) -> Any:
     if image.mode == "I" and kind == "PNG":
         least, most = image.getextrema()
         if least < 0 or most > 0xFFFF:
-            raise ValueError(f"pixels from {least} to {most} do not fit 16 bits; store npy")
+            raise ValueError(
+                f"pixels from {least} to {most} do not fit the 16 bits of png; "
+                "store the image in a field npy"
+            )
         return image.convert("I;16")
     if kind == "PNG":
         return image
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         raise ValueError(
-            f"pixels of mode {image.mode} have more than the 8 bits of {kind}; store png (16 bits) "
-            "or npy, or convert them"
+            f"pixels of mode {image.mode} have more than the 8 bits of {kind}; store the image "
+            "in a field png (16 bits) or npy, or convert the pixels"
         )
     if kind == "WEBP":  # in mode RGB, Pillow would drop the transparent colour
         is_keyed = image.mode == "RGB" and image.has_transparency_data
@@ -292,8 +310,8 @@ def _fitted(image: Any, kind: str) -> Any:
     if image.has_transparency_data:
         if image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
             raise ValueError(
-                f"it has transparent pixels, which {kind} cannot store; store png or webp, or "
-                'convert("RGB")'
+                f"the image has transparent pixels, which {kind} cannot store; use a field png "
+                'or webp, or give image.convert("RGB")'
             )
     return image.convert("RGB")
 
@@ -305,7 +323,9 @@ def _image(kind: str, **options: Any) -> Encoder:
         if not isinstance(value, Image.Image):
             value = Image.fromarray(_pixels(_array(value)))
         if 0 in value.size:
-            raise ValueError("the image has no pixels")
+            raise ValueError(
+                "the image has no pixels; give an image with a height and width of at least 1"
+            )
         upright = _upright(value)
         stream = io.BytesIO()
         # Pillow would store the profile by default. After conversion to RGB, only an RGB profile
@@ -341,8 +361,8 @@ def encoders_of(encoders: Mapping[str, Encoder] | None) -> Mapping[str, Encoder]
     for kind, encode in (encoders or {}).items():
         if not isinstance(kind, str) or kind != kind.lower() or "." in kind or not callable(encode):
             raise InvalidArgument(
-                f"an encoder is not valid: {kind!r}: {encode!r}; give functions by the last part "
-                "of a field's name, in lower case"
+                f"not valid: encoders={{{kind!r}: {encode!r}}}; give a dict of functions, whose "
+                'keys are the last parts of field names in lower case, e.g. "npy"'
             )
     return encoders
 
@@ -360,7 +380,9 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
     if encoders is not None and kind in encoders:
         made = encoders[kind](value)
         if not isinstance(made, (bytes, bytearray, memoryview)):
-            raise TypeError(f"its encoder returned a {type(made).__name__}, not bytes")
+            raise TypeError(
+                f"the encoder returned a value of type {type(made).__name__}; return bytes"
+            )
         return bytes(made)
     if _is_bytes(value, kind):
         return bytes(value)
@@ -370,14 +392,17 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
         return gzip.compress(_bytes_of(field.rsplit(".", 1)[0], value, encoders), mtime=0)
     if isinstance(value, str):
         if kind in _BINARY:
-            raise TypeError("wanted an array, an image or the bytes of a file, got str")
+            raise TypeError("the value is a str; give an array, an image, or the bytes of a file")
         text = value.encode()
         if _encoder_of(kind) is _json:
             _require_json(text)
         return text
     encode = _encoder_of(kind)
     if encode is None:
-        raise TypeError(f"cannot encode a {type(value).__name__}; give bytes")
+        raise TypeError(
+            f"the field has no encoder for values of type {type(value).__name__}; give bytes, or "
+            f"encoders={{{kind!r}: function}}"
+        )
     return encode(value)
 
 

@@ -9,7 +9,7 @@ import bisect
 from typing import Any, NamedTuple, Union
 
 from . import _core
-from .arguments import refuse, whole_number
+from .arguments import refuse, suggests, whole_number
 from .errors import InvalidArgument, NotFound
 from .mixing import MixedDataset
 
@@ -85,13 +85,14 @@ def _number_of(data: Any, sample_or_key: Any) -> int:
     for part in parts:
         if not isinstance(part, _core.Dataset):
             raise InvalidArgument(
-                f"a key needs a Dataset: {sample_or_key!r}; give the number of the sample"
+                f"a key can be looked up only in a Dataset: {sample_or_key!r}; give the number "
+                "of the sample instead"
             )
         number = part.find_number(sample_or_key)
         if number is not None:
             return first + number
         first += len(part)
-    raise NotFound(f"no sample has the key {sample_or_key!r}; sample_keys() has the keys")
+    raise NotFound(f"no sample has the key {sample_or_key!r}; choose one of Dataset.sample_keys()")
 
 
 def step_of(sampler: _core.Sampler, data: Any, step: int, rule: _Rule) -> list[StepSample]:
@@ -131,6 +132,7 @@ def _sampler_at(
     return sampler
 
 
+@suggests
 def explain(
     data: Any,
     order: Union[_core.Order, None] = None,
@@ -170,6 +172,7 @@ def explain(
     return step_of(sampler, data, step, (0, False, False))
 
 
+@suggests
 def when(
     data: Any,
     order: Union[_core.Order, None],

@@ -24,6 +24,7 @@ from typing import Any
 import grain  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from . import _core
+from .arguments import suggests
 from .errors import InvalidArgument, Mismatch
 from .ranks import present_ranks
 
@@ -61,6 +62,7 @@ class _Samplers(threading.local):
         self.kept: dict[int, _core.Sampler] = {}
 
 
+@suggests
 class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
     """Item i is the sample at position i of an order. Finding its number takes O(1).
 
@@ -85,7 +87,10 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
         if isinstance(index, slice):
             return self.slice(index)
         if self._size == 0:
-            raise IndexError("the dataset has no samples")
+            raise IndexError(
+                f"the data set has no samples, so no item exists: item {index!r}; "
+                "give a data set with samples"
+            )
         epoch, place = divmod(_core.index_of(index), self._size)
         return self._make(self._data[self._sampler(epoch)[place]])
 
@@ -101,7 +106,7 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
         """Raises InvalidArgument: workers with a block of positions each would change the order."""
         raise InvalidArgument(
-            "sequential_slice=True would give the workers samples out of order; leave it out"
+            "sequential_slice=True would give the workers samples out of order; leave out sequential_slice"
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -118,6 +123,7 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
         return f"OrderedMapDataset({self._order!r})"
 
 
+@suggests
 class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore]
     """The samples of a rank, epoch after epoch, with a state for any number of ranks.
 
@@ -164,7 +170,7 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
         """Keeps every sl.step-th sample of the rank; mp_prefetch() calls it in each worker."""
         if sequential_slice:
             raise InvalidArgument(
-                "sequential_slice=True would give the workers samples out of order; leave it out"
+                "sequential_slice=True would give the workers samples out of order; leave out sequential_slice"
             )
         self._worker = (sl.start, sl.step)
 
@@ -214,15 +220,16 @@ class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
         if own["data"] != state["data"]:
             raise Mismatch(
                 f"the state is of other data or another order: {state['data']!r}, not "
-                f"{own['data']!r}; make the dataset as before"
+                f"{own['data']!r}; make the dataset with the data and the order of the state"
             )
         token, taken = str(state["token"]), int(state["taken"])
         workers = (state["worker"], state["workers"]), self._dataset._worker
         if state["world_size"] != own["world_size"] or workers[0] != workers[1]:
             if workers != ((0, 1), (0, 1)):
                 raise Mismatch(
-                    f"the state is of {state['world_size']} ranks with {state['workers']} workers "
-                    "each; continue with the same numbers, or use no mp_prefetch() in both runs"
+                    f"the state is of {state['world_size']} ranks with {state['workers']} "
+                    "workers each; continue with as many ranks and workers, or leave out "
+                    "mp_prefetch() in both runs"
                 )
             before = _begun(self._dataset._sampler(state["world_size"]), state["epoch"], token)
             token, taken = before.token_after_batches(taken, 1), 0

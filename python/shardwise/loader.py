@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import difflib
-import inspect
 import os
 import sys
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _core
 from ._core import Batch, Column, Order
-from .arguments import refuse, require, whole_number
+from .arguments import refuse, require, suggests, whole_number
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
 from .ranks import Reducer, launched_ranks, require_alone
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
     from .tracing import Trace
 
 
+@suggests
 class ByLength(NamedTuple):
     """Batches of samples of similar length, so that a padded batch holds little padding.
 
@@ -55,6 +54,7 @@ class ByLength(NamedTuple):
     """The value of positions without a token."""
 
 
+@suggests
 class Mixup(NamedTuple):
     """Mixup and cutmix: each image of a batch is mixed with the previous one, the first with the
     last. The columns "x_lambda", float32 [N], and "x_partner", int64 [N], say how to mix labels:
@@ -161,8 +161,8 @@ class Epoch:
         self._require()
         if self._loader.has_ended:
             raise InvalidArgument(
-                f"the end of the epoch was reached: epoch {self.number}; call "
-                f"set_epoch({self.number + 1}) on the loader, or iterate over its epochs()"
+                f"epoch {self.number} has no more batches; call set_epoch({self.number + 1}) on "
+                "the loader, or iterate over loader.epochs()"
             )
         return self._loader._batches()
 
@@ -174,14 +174,37 @@ class Epoch:
     def _require(self) -> None:
         if self._loader.epoch != self.number:
             raise NotExact(
-                f"the loader is already in another epoch: epoch {self.number}; finish and prove an "
-                "epoch before the next one begins"
+                f"epoch {self.number} cannot continue, because the loader is in epoch "
+                f"{self._loader.epoch}; finish and prove each epoch before beginning another"
             )
 
     def __repr__(self) -> str:
         return f"<shardwise.Epoch {self.number} of {self._loader!r}>"
 
 
+_OF_A_DATALOADER = {
+    "batch_sampler": "order=, and batch_size= or by_length=",
+    "collate_fn": "columns= (ragged columns need no padding)",
+    "drop_last": "order=Order(epoch_size=N), with N divisible by batch_size times the ranks",
+    "generator": "order=Order(seed=...)",
+    "in_order": "no option, because batches always come in order",
+    "multiprocessing_context": "threads= (a loader has no processes)",
+    "num_replicas": "ranks=",
+    "num_workers": "threads=",
+    "persistent_workers": "threads= (they live as long as the loader)",
+    "pin_memory": "memory=torch_memory(pinned=True)",
+    "prefetch_factor": "prefetch= (batches in flight)",
+    "sampler": "order=",
+    "seed": "order=Order(seed=...)",
+    "shuffle": 'order=Order(seed=...), or order=Order("sequential")',
+    "world_size": "ranks=",
+    "rank": "ranks=",
+    "worker_init_fn": "threads= (a loader has no processes)",
+}
+"""Options of torch's DataLoader, and the options of a Loader that replace them."""
+
+
+@suggests
 class Loader:
     """Batches of a data set, of any columns, in exact epochs over the ranks of a run.
 
@@ -245,6 +268,8 @@ class Loader:
     Raises InvalidArgument, which names the option and the valid values.
     """
 
+    _instead = _OF_A_DATALOADER
+
     def __init__(
         self,
         data: Union[_core.Dataset, MixedDataset],
@@ -266,11 +291,8 @@ class Loader:
         arrays: str = "numpy",
         ranks: Union[Reducer, str, None] = "auto",
         restart: Union[bool, None] = None,
-        **unknown: NoReturn,
     ) -> None:
         given = locals()
-        if unknown:
-            _refuse_unknown(next(iter(unknown)))
         numbers = {
             name: whole_number(name, given[name], most)
             for name, (_, most) in _core.Loader.numbers().items()
@@ -288,7 +310,7 @@ class Loader:
         )
         if isinstance(columns, Column) or not isinstance(columns, Sequence):
             raise TypeError(
-                "columns: give a list of columns, made by the functions of shardwise.columns"
+                'columns= is not a list of columns; give e.g. [shardwise.columns.image("jpg")]'
             )
         require("order", order, Order, 'give a shardwise.Order, e.g. Order("sequential")')
         require("by_length", by_length, ByLength, "give a shardwise.ByLength", True)
@@ -380,8 +402,8 @@ class Loader:
         while True:
             if self.epoch != number:
                 raise NotExact(
-                    f"the loader is already in another epoch: epoch {number}; finish and prove an "
-                    "epoch before the next one begins"
+                    f"epoch {number} cannot continue, because the loader is in epoch {self.epoch}; "
+                    "finish and prove each epoch before beginning another"
                 )
             if loop is not None and self._restarts and loop != self._newest_loop:
                 raise NotExact(
@@ -454,7 +476,8 @@ class Loader:
         self._core.stop()
         if not self._core.close():
             raise Unsupported(
-                "the loader cannot be closed during a call of it; close it after the call"
+                "the loader cannot be closed while another call uses the loader; call close() "
+                "after the other call has returned"
             )
 
     def __enter__(self) -> Loader:
@@ -523,8 +546,8 @@ class Loader:
         """A sampler of this loader's epoch, from where the loader began."""
         if self._by_length is not None:
             raise Unsupported(
-                "a loader with by_length does not know its batches ahead: it sorts each window by "
-                "length"
+                "the batches of a loader with by_length are unknown in advance, because each "
+                "window is sorted by length; leave out by_length to use explain() and when()"
             )
         batch_size, global_batch_size, replicas = self._step_size
         sampler = _core.Sampler(
@@ -627,39 +650,6 @@ class Loader:
         )
 
 
-_OF_A_DATALOADER = {
-    "batch_sampler": "order=, and batch_size= or by_length=",
-    "collate_fn": "columns= (ragged columns need no padding)",
-    "drop_last": "order=Order(epoch_size=N), with N divisible by batch_size times the ranks",
-    "generator": "order=Order(seed=...)",
-    "in_order": "no option, because batches always come in order",
-    "multiprocessing_context": "threads= (a loader has no processes)",
-    "num_replicas": "ranks=",
-    "num_workers": "threads=",
-    "persistent_workers": "threads= (they live as long as the loader)",
-    "pin_memory": "memory=torch_memory(pinned=True)",
-    "prefetch_factor": "prefetch= (batches in flight)",
-    "sampler": "order=",
-    "seed": "order=Order(seed=...)",
-    "shuffle": 'order=Order(seed=...), or order=Order("sequential")',
-    "world_size": "ranks=",
-    "rank": "ranks=",
-    "worker_init_fn": "threads= (a loader has no processes)",
-}
-"""Options of torch's DataLoader, and the options of a Loader that replace them."""
-
-
-def _refuse_unknown(name: str) -> NoReturn:
-    """Raises TypeError for an unknown option, and names the option to use instead."""
-    there = _OF_A_DATALOADER.get(name)
-    if there is None:
-        own = list(inspect.signature(Loader.__init__).parameters)
-        near = difflib.get_close_matches(name, own, 1)
-        there = f"{near[0]}=" if near else ""
-    advice = f"; give {there}" if there else ""
-    raise TypeError(f"a shardwise.Loader has no option {name!r}{advice}")
-
-
 _MOST_BATCHES = 2**62  # an epoch has fewer batches than this
 
 
@@ -668,11 +658,7 @@ def _parts_of_state(state_dict: Any) -> tuple[str, int]:
     InvalidArgument."""
     token = state_dict.get("token") if isinstance(state_dict, dict) else None
     taken = state_dict.get("batches", 0) if isinstance(state_dict, dict) else None
-    if (
-        not isinstance(token, str)
-        or not isinstance(taken, int)
-        or not 0 <= taken <= _MOST_BATCHES
-    ):
+    if not isinstance(token, str) or not isinstance(taken, int) or not 0 <= taken <= _MOST_BATCHES:
         refuse("state_dict", state_dict, "give the complete state_dict() of a Loader")
     return token, taken
 

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any, Union
 
 from . import _core
-from .arguments import refuse, require
+from .arguments import refuse, require, suggests
 from .errors import InvalidArgument, OutOfRange
 
 
@@ -41,7 +41,9 @@ class MixedDataset:
         except (TypeError, ValueError):
             refuse("weights", weights, "give a list with a number for each data set")
         if not self.datasets:
-            raise InvalidArgument("mix() was given no data sets; give at least one")
+            raise InvalidArgument(
+                "not valid: datasets=[]; give mix() at least one shardwise.Dataset"
+            )
         if self.weights is not None and len(self.weights) != len(self.datasets):
             raise InvalidArgument(
                 f"{_counted(len(self.weights), 'weight')} for "
@@ -64,7 +66,7 @@ class MixedDataset:
             place += self._size
         if not 0 <= place < self._size:
             raise OutOfRange(
-                f"no such sample: sample {number}; the data sets have {self._size} samples"
+                f"no such sample: sample {number}; give a number below {self._size}, the number of samples"
             )
         part = len(self.first_samples) - 1
         while self.first_samples[part] > place:
@@ -101,11 +103,12 @@ def refuse_hidden_weights(data: object) -> None:
         for one in held if isinstance(held, (list, tuple)) else (held,):
             if isinstance(one, MixedDataset) and one.weights is not None:
                 raise InvalidArgument(
-                    f"a {type(data).__name__} hides the weights of the mix() in it; give the "
-                    "sampler the mix() itself, and your own data set only to the DataLoader"
+                    f"a {type(data).__name__} hides the weights of its mix(); give the sampler "
+                    "the mix(), and your own data set only to the DataLoader"
                 )
 
 
+@suggests
 def mix(
     datasets: Sequence[_core.Dataset], weights: Union[Sequence[float], None] = None
 ) -> MixedDataset:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from . import _core
-from .arguments import columns_of, path_of
+from .arguments import columns_of, path_of, suggests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def open_as(
     )
 
 
+@suggests
 def open(
     source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,

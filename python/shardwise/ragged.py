@@ -31,7 +31,9 @@ class Ragged:
         size = len(self)
         place = row + size if row < 0 else row
         if not 0 <= place < size:
-            raise IndexError(f"no row {row}; the column has {size} rows")
+            raise IndexError(
+                f"the column has no row {row}; give a number below {size}, its number of rows"
+            )
         values = self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
         return values.reshape(tuple(int(side) for side in self.shapes[place]))
 

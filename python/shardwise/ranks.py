@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any, Union
 
 from . import _core
-from .arguments import refuse, whole_number
+from .arguments import refuse, suggests, whole_number
 from .errors import InvalidArgument
 
 
+@suggests
 class Reducer:
     """Ranks whose loaders agree by one function: a sum over all ranks.
 
@@ -37,7 +38,10 @@ class Reducer:
         if not callable(all_reduce_sum):
             refuse("all_reduce_sum", all_reduce_sum, "give a function of a list of integers")
         if not rank < world_size:
-            raise InvalidArgument(f"no rank {rank} of {world_size}; ranks are numbered from 0")
+            raise InvalidArgument(
+                f"not valid: rank={rank} with world_size={world_size}; give a "
+                "rank from 0 to world_size - 1"
+            )
         if (local_rank is None) != (local_world_size is None):
             raise InvalidArgument(
                 "only one of local_rank and local_world_size is given; give both or neither"
@@ -134,8 +138,8 @@ def launched_ranks() -> Union[Reducer, None]:
     if world_size > 1:
         raise InvalidArgument(
             f"the loader has no ranks: this process was launched as rank {rank} of {world_size}; "
-            "call torch.distributed.init_process_group() before, or set ranks= (None: this "
-            "process gets every sample)"
+            "call torch.distributed.init_process_group() before making the loader, or give "
+            "ranks=None so that this process gets every sample"
         )
     return None
 
@@ -156,9 +160,10 @@ def require_alone() -> None:
     dist = _initialised_torch()
     if dist is not None and dist.get_world_size() > 1:
         raise InvalidArgument(
-            f"the loader was made before torch.distributed was initialised, and has no ranks: this "
-            f"process is rank {dist.get_rank()} of {dist.get_world_size()}; make it after "
-            "init_process_group(), or set ranks=None to get every sample here"
+            "the loader was made before torch.distributed was initialised, and has no ranks: "
+            f"this process is rank {dist.get_rank()} of {dist.get_world_size()}; make the loader "
+            "after init_process_group(), or give ranks=None so that this process gets every "
+            "sample"
         )
     data = getattr(getattr(sys.modules.get("torch"), "utils", None), "data", None)
     worker = None if data is None else data.get_worker_info()

@@ -68,9 +68,9 @@ def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
             data = fresh
         elif data is None:
             raise Mismatch(
-                f"the index is another than the pickled one: {fresh.path!r} has the fingerprint "
-                f"{found.decode()}, the pickle {fingerprint.decode()}; restore the pickled index, "
-                "or pickle again"
+                f"the index changed since it was pickled: {fresh.path!r} has the fingerprint "
+                f"{found.decode()}, the pickle {fingerprint.decode()}; restore the earlier "
+                "index, or pickle again"
             )
     with _lock:
         other = _opened.get(key)  # another thread may have opened it
@@ -130,7 +130,8 @@ def open_again(
         data = _taken(data, step)
     if data.fingerprint.encode() != view_fingerprint:
         raise Mismatch(
-            f"the view of {data.path!r} has other samples than the pickled view; pickle it again"
+            f"the view of {data.path!r} has other samples than the pickled view; make the view "
+            "again, and pickle the new view"
         )
     return data
 

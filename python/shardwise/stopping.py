@@ -1,16 +1,16 @@
 """Runs whose ranks stop together, after the same step.
 
-    with shardwise.StopGuard(max_time=8 * 3600) as guard:
-        for epoch in loader.epochs(90):
-            for batch in epoch:
-                step(batch)
-                if guard.should_stop():
-                    break
-            if guard.reason:
+with shardwise.StopGuard(max_time=8 * 3600) as guard:
+    for epoch in loader.epochs(90):
+        for batch in epoch:
+            step(batch)
+            if guard.should_stop():
                 break
-    if guard.reason:
-        save(loader.state_dict())
-    sys.exit(guard.exit_code)
+        if guard.reason:
+            break
+if guard.reason:
+    save(loader.state_dict())
+sys.exit(guard.exit_code)
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any, Union
 
-from .arguments import refuse, whole_number
+from .arguments import refuse, suggests, whole_number
 from .errors import InvalidArgument
 from .ranks import Reducer, reducer_of
 
 __all__ = ["EarlyStop", "StopGuard"]
 
 
+@suggests
 class EarlyStop:
     """Stops a run when a figure no longer improves.
 
@@ -90,6 +91,7 @@ class EarlyStop:
         self.num_since_best = int(state_dict["num_since_best"])
 
 
+@suggests
 class StopGuard:
     """Makes all ranks of a run stop after the same step: on a signal, when the time is over, or on
     request. Use it in a ``with`` block.
@@ -133,7 +135,9 @@ class StopGuard:
 
     def __enter__(self) -> StopGuard:
         if self._former:
-            raise InvalidArgument("this StopGuard is in use already: make one for each with block")
+            raise InvalidArgument(
+                "this StopGuard is already in use; make a StopGuard for each with block"
+            )
         for number in self.signals:
             self._former[number] = signal.signal(number, self._note)
         return self

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Union
 
+from .arguments import suggests
+
 Size = Union[int, tuple[int, int]]
 """The side of a square in pixels, or (height, width)."""
 
@@ -17,6 +19,7 @@ Range = tuple[float, float]
 """The closed interval (least, most)."""
 
 
+@suggests
 class RandomResizedCrop(NamedTuple):
     """A crop of random area and shape, resized: Inception's."""
 
@@ -28,6 +31,7 @@ class RandomResizedCrop(NamedTuple):
     """Range of width / height, uniform in the logarithm."""
 
 
+@suggests
 class Padding(NamedTuple):
     """Pixels added on each side."""
 
@@ -41,6 +45,7 @@ class Padding(NamedTuple):
     """Pixels to the right."""
 
 
+@suggests
 class ColourJitter(NamedTuple):
     """The four adjustments in random order. Factors of 1 and turns of 0 change nothing."""
 
@@ -56,6 +61,7 @@ class ColourJitter(NamedTuple):
     """Range of the shift of hue, as a fraction of the colour circle, in [-0.5, 0.5]."""
 
 
+@suggests
 class Normalize(NamedTuple):
     """(x / 255 - mean) / std, by channel; ImageNet's by default."""
 
@@ -65,6 +71,7 @@ class Normalize(NamedTuple):
     """Standard deviation of each channel, on the same scale."""
 
 
+@suggests
 class RandomErasing(NamedTuple):
     """Overwrites a rectangle of the result; makes up to ten tries to find one that fits."""
 
@@ -78,6 +85,7 @@ class RandomErasing(NamedTuple):
     """Value written, in the result's own values, after normalisation."""
 
 
+@suggests
 class ImageTransform(NamedTuple):
     """Steps for images, in this order; steps that are not set are skipped.
 
@@ -133,6 +141,7 @@ class ImageTransform(NamedTuple):
     """Order of the axes: "channels_first" means [3, H, W], "channels_last" means [H, W, 3]."""
 
 
+@suggests
 class ImageDecoding(NamedTuple):
     """How images are decoded."""
 
@@ -149,6 +158,7 @@ class ImageDecoding(NamedTuple):
     reduced ones are faster, with other pixels."""
 
 
+@suggests
 class VideoClip(NamedTuple):
     """The frames of each video that a column has."""
 
@@ -171,6 +181,7 @@ class VideoClip(NamedTuple):
     """Maximum frames of a video."""
 
 
+@suggests
 class AudioClip(NamedTuple):
     """The part of each sound that a column has, and its format."""
 

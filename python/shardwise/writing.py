@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import _core
-from .arguments import columns_of, path_of, require
+from .arguments import columns_of, path_of, require, suggests
 from .encoding import Encoder, encoded, encoders_of
 from .errors import InvalidArgument
 from .records import PackReport, Progress
@@ -21,7 +21,7 @@ _NO_LIMIT = 1 << 62
 
 def _field_of(name: object) -> str:
     if not isinstance(name, str):
-        raise InvalidArgument(f"the name of a field must be a str, not {name!r}")
+        raise InvalidArgument(f"the name of a field is {name!r}; give a str")
     return name
 
 
@@ -47,7 +47,7 @@ class _Abandoned:
         self.num_samples = num_samples
 
     def write(self, key: str, fields: Mapping[str, Any]) -> None:
-        raise InvalidArgument("an exception has ended this writer; make another one")
+        raise InvalidArgument("an exception has ended this writer; make another writer")
 
 
 class WithBlock:
@@ -102,7 +102,9 @@ class _Writer(WithBlock):
         require("sample", sample, Mapping, 'give a dict of "__key__" and of values by field')
         if "__key__" not in sample:
             raise InvalidArgument(
-                "a sample needs a \"__key__\"; this one has " + ", ".join(map(str, sample))
+                'the sample has no "__key__", only '
+                + ", ".join(map(str, sample))
+                + '; add a "__key__"'
             )
         fields = {
             name: encoded(name, value, self._encoders)
@@ -111,7 +113,7 @@ class _Writer(WithBlock):
         }
         key = sample["__key__"]
         if not isinstance(key, str):
-            raise InvalidArgument(f"a key must be a str, not {key!r}")
+            raise InvalidArgument(f'the "__key__" is {key!r}; give a str')
         self._core.write(key, fields)
 
     def close(self) -> None:
@@ -140,6 +142,7 @@ class _Writer(WithBlock):
         self._core = _Abandoned(self._core.paths, self._core.num_samples)
 
 
+@suggests
 class ShardWriter(_Writer):
     """Writes samples into tar shards, one after another, and on request an index of them.
 
@@ -193,6 +196,7 @@ class ShardWriter(_Writer):
         return self._core.num_samples
 
 
+@suggests
 class TarWriter(_Writer):
     """Writes samples into one shard, which appears when it is closed. Otherwise like
     ShardWriter."""
@@ -224,7 +228,9 @@ class TarWriter(_Writer):
 
     def _finish(self, paths: list[str]) -> None:
         if not paths:
-            raise InvalidArgument(f"no sample was written: {self._names!r}; write at least one")
+            raise InvalidArgument(
+                f"no sample was written: {self._names!r}; write at least one sample"
+            )
         self._take_place(paths[0])
         super()._finish([self._names])
 
@@ -255,11 +261,12 @@ def _there_already(path: str) -> InvalidArgument:
 def _refuse_compressed(path: str) -> None:
     if path.endswith((".gz", ".tgz", ".bz2", ".xz", ".zst", ".lz4")):
         raise InvalidArgument(
-            f"compressed shards are not written, because samples are read in place: {path!r}; end "
-            "the name in .tar, and compress single fields"
+            f"compressed shards are not written, because samples are read in place: {path!r}; "
+            "end the name in .tar; to compress a field, end its name with .gz, e.g. json.gz"
         )
 
 
+@suggests
 def pack(
     pattern: str | os.PathLike[str],
     *,

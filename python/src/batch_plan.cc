@@ -43,10 +43,10 @@ void require_same_count(const Sampler& sampler, const BatchRule& rule, std::uint
   };
   if (count(sizes.least) == count(sizes.most)) return;
   throw InvalidArgument(
-      "the ranks would have different numbers of batches: " + std::to_string(count(sizes.most)) +
-          " batches of " + std::to_string(rule.size) + ", another " +
-          std::to_string(count(sizes.least)),
-      "training that waits for all ranks would hang",
+      "the ranks would have different numbers of batches: one rank would have " +
+          std::to_string(count(sizes.most)) + " batches of " + std::to_string(rule.size) +
+          ", another " + std::to_string(count(sizes.least)),
+      "training that waits for all ranks would not end",
       "give the DataLoader batch_sampler=shardwise.torch.BatchSampler(sampler, batch_size), or, "
       "if ranks do not wait for each other, the sampler allow_uneven=True");
 }
@@ -63,7 +63,7 @@ void require_same_count(const Sampler& sampler, const BatchRule& rule, std::uint
 // since there the ranks' samples do not alternate in the order.
 BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule, std::uint64_t first)
     : rule_(rule), first_(first) {
-  if (rule.size == 0) throw InvalidArgument("a batch has at least one sample", "size 0", "");
+  if (rule.size == 0) throw InvalidArgument("the batch size is 0", "size=0", "");
   const std::uint64_t size = sampler.size();
   const Sizes sizes = rule.even ? sizes_of_ranks(sampler) : Sizes{size - first, size - first};
   if (rule.drop_last) {
@@ -77,7 +77,7 @@ BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule, std::uint64_
   splits_ = ceil_div(size - first, rule.size) < count_;
   if (any_splits_ && (sizes.least + 1 != sizes.most || sizes.least == 0 || rule.size == 1)) {
     throw InvalidArgument("the ranks cannot have the same number of batches",
-                          "one has " + std::to_string(sizes.most) + " samples, another " +
+                          "one rank has " + std::to_string(sizes.most) + " samples, another rank " +
                               std::to_string(sizes.least) + ", in batches of " +
                               std::to_string(rule.size),
                           "choose a larger batch, fewer ranks, or tail=\"drop\" or \"pad\" of the "

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "blocking.h"
+#include "errors.h"
 #include "field_names.h"
 #include "gil.h"
 #include "objects.h"
@@ -78,9 +79,9 @@ std::function<std::string(const std::string&)> resolver_of(Kept function) {
     call_python([&] { has_returned = call_for_url(kept.get(), url, found, type); });
     if (!has_returned) throw_raised();
     if (found) return *std::move(found);
-    throw InvalidArgument("the resolver returned no URL",
+    throw InvalidArgument("the function resolve= did not return a URL",
                           "for " + in_quotes(redacted_url(url)) + ", but " + type + "",
-                          "return an absolute URL as a str; return the given URL to keep it");
+                          "return an absolute URL as a str, e.g. the URL that was given");
   };
 }
 
@@ -174,7 +175,8 @@ void add_caches(nb::module_& module) {
              const std::string& bearer_token_file, bool bearer_token_loopback,
              const std::string& netrc_file, const std::string& ca_file, int host_connections,
              int shard_connections, double retry_for, bool no_sign_request,
-             const nb::dict& url_base, nb::object resolve) {
+             const nb::dict& url_base, nb::object resolve, const nb::kwargs& unknown) {
+            refuse_unknown(nb::type<CacheObject>(), unknown);
             Fetchers::Options fetching;
             fetching.allow_pipe = allow_pipe;
             fetching.headers = http_headers;
@@ -232,6 +234,7 @@ void add_caches(nb::module_& module) {
           "bearer_token_loopback"_a = false, "netrc_file"_a = "", "ca_file"_a = "",
           "host_connections"_a = 0, "shard_connections"_a = 4, "retry_for"_a = 900.0,
           "no_sign_request"_a = false, "url_base"_a = nb::dict(), "resolve"_a = nb::none(),
+          "unknown"_a,
           nb::sig("def __init__(self, directory: str, budget_bytes: int = 68719476736, *, "
                   "bypass_large: bool = False, read_only: bool = False, group_shared: bool = "
                   "False, metrics_file: str = '', allow_pipe: bool = False, http_headers: "

@@ -60,11 +60,19 @@ void translate_errors() {
   });
 }
 
+void refuse_unknown(nb::handle type, const nb::dict& unknown) {
+  if (unknown.size() == 0) return;
+  const nb::object name = unknown.keys()[0];
+  nb::module_::import_("shardwise.arguments").attr("refuse_unknown")(type, name);
+}
+
 void throw_not_made(nb::handle object) {
   const auto type = nb::cast<std::string>(object.type().attr("__name__"));
-  PyErr_SetString(
-      PyExc_TypeError,
-      ("this " + type + " is not initialised; call super().__init__() in its class").c_str());
+  PyErr_SetString(PyExc_TypeError,
+                  ("this " + type +
+                   " is not initialised; call super().__init__() in __init__() of the "
+                   "subclass")
+                      .c_str());
   nb::raise_python_error();
 }
 

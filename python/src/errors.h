@@ -18,6 +18,10 @@ void set_error_of_exception() noexcept;
 /// Raises TypeError: the object is empty, since __init__() of its class has not run.
 [[noreturn]] void throw_not_made(nanobind::handle object);
 
+/// Checks that a constructor was called without unknown keywords.
+/// Errors: TypeError, which names the first one, and the nearest keyword of the constructor.
+void refuse_unknown(nanobind::handle type, const nanobind::dict& unknown);
+
 /// Calls `function`. If it throws, sets Python's error and returns `failed`.
 template <class Function, class Result>
 Result guarded(const Function& function, Result failed) noexcept {

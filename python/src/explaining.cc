@@ -47,7 +47,7 @@ std::vector<RankSamples> explain_lists(const Sampler& sampler, std::uint64_t ste
   throw OutOfRange(
       "no step " + std::to_string(step),
       "epoch " + std::to_string(sampler.epoch()) + " with batches of " + std::to_string(rule.size),
-      "it has " + std::to_string(most) + " steps, numbered from 0");
+      "the epoch has " + std::to_string(most) + " steps, numbered from 0; give a smaller step");
 }
 
 /// Moves the deliveries of a sample from the sampler's own steps to lists of Sampler.batches().

@@ -163,14 +163,16 @@ class [[nodiscard]] Use {
  public:
   explicit Use(LoaderObject& object) : object_(object) {
     if (is_foreign_thread()) {
-      throw Error(ErrorCode::kUnsupported, "a loader cannot be used from functions of columns", "",
-                  "read a Dataset there; only stop(), stats() and summary() may be called");
+      throw Error(ErrorCode::kUnsupported, "a loader cannot be used from the function of a column",
+                  "",
+                  "read a Dataset in the function; of a loader, call only stop(), stats() and "
+                  "summary()");
     }
     if (object.in_use_.exchange(true)) {
       throw Error(ErrorCode::kUnsupported, "the loader is already in use",
                   "another call is not finished",
-                  "use it from one thread, and not from functions of columns or signal handlers; "
-                  "only stop(), stats() and summary() may be called anywhere");
+                  "use the loader from one thread, and not from functions of columns or signal "
+                  "handlers; call only stop(), stats() and summary() elsewhere");
     }
     if (object.is_closed()) {
       object.in_use_ = false;
@@ -250,7 +252,9 @@ void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Or
   for (const nb::handle column : columns) {
     const ColumnObject* own = nullptr;
     if (!nb::try_cast(column, own) || own == nullptr) {
-      throw nb::type_error("columns: give columns, made by the functions of shardwise.columns");
+      throw nb::type_error(
+          "columns= has an entry that is not a column; make columns by the "
+          "functions of shardwise.columns");
     }
     options.columns.push_back(column_over(*own, all));
   }

@@ -59,8 +59,9 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
     options.index_cache.build.cancel = cancel;
     if (!lazily) return Dataset::open_sources(sources, options);
     if (sources.size() != 1) {
-      throw InvalidArgument("only one descriptor can be opened lazily",
-                            std::to_string(sources.size()), "name one wids descriptor, x.json");
+      throw InvalidArgument("lazily=True opens one descriptor",
+                            std::to_string(sources.size()) + " sources are given",
+                            "name one wids descriptor (*.json)");
     }
     return Dataset::open_lazily(sources.front(), options);
   });
@@ -76,7 +77,7 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   if (!empty.empty()) {
     nb::list names;
     for (const std::string& name : empty) names.append(name_object(name));
-    nb::module_::import_("shardwise.building").attr("warn_of_empty")(names, 3);
+    nb::module_::import_("shardwise.building").attr("warn_of_empty")(names, 4);
   }
   return {std::move(data), std::move(opening), nb::tuple()};
 }

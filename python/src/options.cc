@@ -24,7 +24,10 @@ namespace {
 
 template <class T>
 void take(std::string_view option, nb::handle value, T& to) {
-  if (!nb::try_cast(value, to)) refuse(option, value, "see help() of the option");
+  if (!nb::try_cast(value, to))
+    refuse(option, value,
+           "see help(shardwise.transforms) and "
+           "help(shardwise.Loader)");
 }
 
 template <detail::Choice Enum>
@@ -50,7 +53,7 @@ void take(std::string_view option, nb::handle value, ImageTransform::Size& to) {
 
 void take(std::string_view option, nb::handle value, ImageTransform::Range& to) {
   std::pair<double, double> range;
-  if (!nb::try_cast(value, range)) refuse(option, value, "give two numbers: (least, most)");
+  if (!nb::try_cast(value, range)) refuse(option, value, "give two numbers: (minimum, maximum)");
   to = {range.first, range.second};
 }
 

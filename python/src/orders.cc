@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "errors.h"
 #include "objects.h"
 #include "order/fields.h"
 #include "sample_numbers.h"
@@ -44,14 +45,15 @@ concept HasPythonType = python_type<Value>()
 template <class Value>
 void take(std::string_view option, nb::handle value, Value& to) {
   const auto refuse = [&](const char* type) {
-    throw nb::type_error((std::string(option) + " of an Order is " + type).c_str());
+    const std::string given = std::string(option) + "=" + nb::cast<std::string>(nb::repr(value));
+    throw nb::type_error(("not valid: " + given + "; give " + type).c_str());
   };
   if constexpr (detail::Choice<Value>) {
     std::string name;
-    if (!nb::try_cast(value, name)) refuse("a str");
+    if (!nb::try_cast(value, name)) refuse("str");
     const auto choice = detail::find_choice<Value>(name);
     if (!choice) {
-      throw InvalidArgument("an order has no " + std::string(option) + " " + in_quotes(name), {},
+      throw InvalidArgument("not valid", std::string(option) + "=" + in_quotes(name),
                             "use " + detail::list_of_choices<Value>());
     }
     to = *choice;
@@ -89,10 +91,12 @@ Order make_order(const std::string& kind, const nb::kwargs& given) {
   for (const auto& [name, value] : options) {
     const auto option = nb::cast<std::string>(name);
     if (std::ranges::count(detail::kind_options(), option, &detail::KindOption::name) == 0) {
-      throw nb::type_error(("an Order has no option " + in_quotes(option)).c_str());
+      nb::dict unknown;
+      unknown[name] = value;
+      refuse_unknown(nb::type<Order>(), unknown);
     }
-    throw InvalidArgument("the order has no such option", option,
-                          "the kind of order is " + in_quotes(kind));
+    throw InvalidArgument("the kind of order " + in_quotes(kind) + " has no option",
+                          in_quotes(option), "leave out " + option + ", or choose another kind");
   }
   return order;
 }
@@ -189,7 +193,8 @@ Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, co
       },
       order.kind);
   if (inner) return data.mixture(weights, *inner);
-  throw InvalidArgument("data sets cannot be mixed in this order", std::string(name_of(order.kind)),
+  throw InvalidArgument("data sets cannot be mixed in this kind of order",
+                        in_quotes(std::string(name_of(order.kind))),
                         "choose chunked, sharded or sequential");
 }
 
@@ -217,7 +222,9 @@ Order order_over(nb::handle data, Order order) {
 }
 
 SampleSet sample_set(nb::handle data) {
-  if (nb::isinstance<Order>(data)) throw nb::type_error("an Order is not a data set");
+  if (nb::isinstance<Order>(data))
+    throw nb::type_error(
+        "an Order was given as the data; give a Dataset, or its number of samples");
   if (is_mixed(data)) return {mixed_dataset(parts_of(data))};
   if (PyIndex_Check(data.ptr()) != 0) {
     const Py_ssize_t size = PyNumber_AsSsize_t(data.ptr(), PyExc_OverflowError);

@@ -24,7 +24,9 @@ namespace {
 /// Returns an int of any size modulo 2^64.
 std::int64_t word_of(nb::handle number) {
   if (PyIndex_Check(number.ptr()) == 0) {
-    throw nb::type_error("all_reduce_sum() must return a list of whole numbers");
+    throw nb::type_error(
+        "all_reduce_sum() did not return a list of whole numbers; return the "
+        "sums as a list of int");
   }
   const nb::object whole = nb::steal(PyNumber_Index(number.ptr()));
   if (!whole.is_valid()) nb::raise_python_error();
@@ -45,7 +47,7 @@ class PythonReducer final : public Reducer {
         local_world_size_ <= world_size_) {
       return;
     }
-    throw InvalidArgument("the ranks are not valid",
+    throw InvalidArgument("the ranks of the Reducer are not valid",
                           "rank " + std::to_string(rank_) + " of " + std::to_string(world_size_) +
                               ", on its node " + std::to_string(local_rank_) + " of " +
                               std::to_string(local_world_size_),
@@ -93,7 +95,7 @@ void require_room(nb::handle made, std::size_t size) {
   if (!nb::try_cast(given, num_bytes) || num_bytes < size) {
     throw InvalidArgument("memory of a batch is too small",
                           std::to_string(num_bytes) + " bytes instead of " + std::to_string(size),
-                          "make memory= return the number of bytes that it is called with");
+                          "make memory= return at least as many bytes as it is asked for");
   }
   const nb::object device = nb::getattr(made, "device", nb::str("cpu"));  // a str in NumPy
   const auto kind = nb::cast<std::string>(nb::str(nb::getattr(device, "type", device)));

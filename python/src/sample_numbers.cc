@@ -41,7 +41,7 @@ class MaskFinder {
   [[noreturn]] static void throw_is_masked() {
     PyErr_SetString(PyExc_TypeError,
                     "sample numbers must not be a masked array, whose mask would be lost; give "
-                    "its compressed()");
+                    "the result of its compressed()");
     nb::raise_python_error();
   }
 
@@ -131,7 +131,9 @@ void throw_out_of_range(Py_ssize_t number, const Dataset& data) {
   throw OutOfRange("no such sample",
                    "sample " + std::to_string(number) + " of " +
                        (data.is_view() ? "a view of " : "") + in_quotes(data.index().path()),
-                   "it has " + std::to_string(data.size()) + " samples, from 0");
+                   "the data set has " + std::to_string(data.size()) +
+                       " samples, numbered from 0; give a "
+                       "smaller number");
 }
 
 std::uint64_t sample_number(nb::handle number, const Dataset& data) {
@@ -160,7 +162,7 @@ std::vector<std::uint64_t> plain_numbers(nb::handle numbers) {
     const Py_ssize_t value = index_of(number, masks);
     if (value < 0) {
       throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(value),
-                  "samples are numbered from 0");
+                  "give a number of 0 or more");
     }
     taken.push_back(static_cast<std::uint64_t>(value));
   }

@@ -120,15 +120,15 @@ nb::dict state_of(const IteratorObject& it) {
 template <class T>
 T entry(const nb::dict& state, const char* name) {
   if (!state.contains(name)) {
-    throw InvalidArgument("not a state of a sampler's iterator", std::string("it has no ") + name,
-                          "give the result of its state_dict()");
+    throw InvalidArgument("not a state of a sampler's iterator", "no entry " + std::string(name),
+                          "give the complete state_dict() of the iterator");
   }
   T value{};
   const nb::object given = state[name];
   if (!nb::try_cast(given, value)) {
     throw InvalidArgument("not a state of a sampler's iterator",
-                          std::string("its ") + name + " is " + shown(given),
-                          "give the result of its state_dict()");
+                          "its " + std::string(name) + " is " + shown(given),
+                          "give the complete state_dict() of the iterator");
   }
   return value;
 }
@@ -389,12 +389,13 @@ void add_samplers(nb::module_& module) {
           "__init__",
           [](SamplerObject* self, nb::handle data, const Order& order, std::uint64_t rank,
              std::uint64_t world_size, std::uint64_t batch_size, std::uint64_t global_batch_size,
-             std::uint64_t replicas) {
+             std::uint64_t replicas, const nb::kwargs& unknown) {
+            refuse_unknown(nb::type<SamplerObject>(), unknown);
             new (self) SamplerObject(
                 make(data, order, rank, world_size, batch_size, global_batch_size, replicas));
           },
           "data"_a, "order"_a = Order{}, nb::kw_only(), "rank"_a = 0, "world_size"_a = 1,
-          "batch_size"_a = 1, "global_batch_size"_a = 0, "replicas"_a = 1,
+          "batch_size"_a = 1, "global_batch_size"_a = 0, "replicas"_a = 1, "unknown"_a,
           nb::sig("def __init__(self, data: typing.Any, order: Order = ..., *, rank: int = 0, "
                   "world_size: int = 1, batch_size: int = 1, global_batch_size: int = 0, "
                   "replicas: int = 1) -> None"))

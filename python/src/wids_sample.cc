@@ -102,7 +102,9 @@ Place place_of(const WidsReader& reader, PyObject* key) {
   const auto number = static_cast<std::uint64_t>(asked) + (asked < 0 ? reader.size() : 0);
   if (number >= reader.size()) {
     throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(asked),
-                "the dataset has " + std::to_string(reader.size()) + " samples, from 0");
+                "the dataset has " + std::to_string(reader.size()) +
+                    " samples, numbered from 0; give a "
+                    "smaller number");
   }
   const auto end = std::upper_bound(reader.ends.begin(), reader.ends.end(), number);
   const auto shard = static_cast<std::size_t>(end - reader.ends.begin());
@@ -117,7 +119,7 @@ std::uint64_t number_in_data(const WidsReader& reader, const Place& place) {
                 "sample " + std::to_string(place.in_shard) + " of " +
                     nb::cast<std::string>(nb::repr(shard.url)) + ", which has " +
                     std::to_string(shard.num_in_data),
-                "correct nsamples, or restore the shard");
+                "correct nsamples in the descriptor, or restore the shard");
   }
   return shard.first_in_data + place.in_shard;
 }
@@ -275,7 +277,7 @@ void make(WidsReader* self, nb::object dataset, nb::object sample_type, nb::obje
     const auto size = nb::cast<std::uint64_t>(shard[0]);
     if (size > std::numeric_limits<std::int64_t>::max() - self->size()) {
       throw InvalidArgument("the counts of samples add up to more than 2^63", "nsamples",
-                            "correct them");
+                            "correct nsamples in the descriptor");
     }
     self->ends.push_back(self->size() + size);
     self->shards.push_back(
@@ -308,8 +310,9 @@ nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
     std::string read;
     remote->read(url, remote->state(url), 0, std::nullopt, [&](std::string_view piece) {
       if (piece.size() > max_bytes - read.size()) {
-        throw InvalidArgument("the file is too large", std::to_string(max_bytes) + " bytes",
-                              "check that it is a wids descriptor");
+        throw InvalidArgument("the file is larger than the limit for descriptors",
+                              std::to_string(max_bytes) + " bytes",
+                              "check that the URL names a wids descriptor");
       }
       read += piece;
     });

@@ -84,7 +84,17 @@ std::string trust_remedy(CURLcode code, const Authorities& authorities) {
          spelled("Fetchers::Options::ca_file") + ")";
 }
 
-std::string remedy_for(const HttpResult& result, const HttpTarget& target,
+/// Returns the remedy for a URL without a file. A name without an extension, e.g.
+/// s3://bucket/train, may be meant as a folder.
+std::string missing_remedy(const std::string& url) {
+  const std::string shown = redacted_url(url);
+  const std::size_t name = shown.rfind('/') + 1;
+  if (!is_object_url(url) || shown.find('.', name) != std::string::npos) return "check the URL";
+  return "to name all shards of a folder, end the URL with a slash, " + in_quotes(shown + "/") +
+         ", or with a pattern, " + in_quotes(shown + "/*.tar");
+}
+
+std::string remedy_for(const HttpResult& result, const HttpTarget& target, const std::string& url,
                        const Fetchers::Options& options) {
   switch (result.code) {
     case CURLE_OK:
@@ -107,7 +117,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
   if (std::string clocks = clock_remedy(result); !clocks.empty()) return clocks;
   if (!result.advice.empty()) return result.advice;
   if (status == 401 || status == 403) return result.login_remedy;
-  if (status == 404 || status == 410) return "check the URL";
+  if (status == 404 || status == 410) return missing_remedy(url);
   if (status == 416) return "index it again; the file is shorter than before";
   if (is_passing(result)) return try_later();
   return "check the URL and the server";
@@ -128,7 +138,7 @@ std::string reason_of(const HttpResult& result) {
                                 int attempts) {
   std::string reason = reason_of(result);
   reason += ", after " + std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
-  const std::string remedy = remedy_for(result, target, options);
+  const std::string remedy = remedy_for(result, target, request.url, options);
   if (result.answer.status == 404 || result.answer.status == 410) {
     throw_not_found(request.url, reason, remedy);
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import inspect
 import os
 import pickle
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_sources_may_stand_in_a_list(tmp_path: Path, shards: Path) -> None:
 
 
 def test_policies_are_a_word_or_a_dict(tmp_path: Path, shards: Path) -> None:
-    with pytest.raises(errors.InvalidArgument, match=r"on_bad .* not \[\]"):
+    with pytest.raises(errors.InvalidArgument, match=r"on_bad=\[\]"):
         shardwise.index(tmp_path / "new.idx", shards, on_bad=[])  # type: ignore[arg-type]
 
 
@@ -304,3 +305,37 @@ def test_a_tilde_is_the_home_folder(
 )
 def test_what_is_secret_in_a_url_is_not_shown(place: str, shown: str) -> None:
     assert _core.without_secrets(place) == shown
+
+
+def test_an_unknown_option_is_answered_with_the_nearest(ds: shardwise.Dataset) -> None:
+    """Every option of the public classes and functions, mistyped; and a word that no option resembles."""
+    torch = pytest.importorskip("shardwise.torch")
+    wids = pytest.importorskip("shardwise.wids")
+    transforms = shardwise.transforms
+    takers: list[Any] = [
+        *(Order, Sampler, shardwise.ShardCache, shardwise.Loader, shardwise.ByLength, shardwise.Mixup),
+        *(shardwise.EarlyStop, shardwise.StopGuard, shardwise.DeviceCopier, shardwise.ranks.Reducer),
+        *(shardwise.ShardWriter, shardwise.TarWriter, shardwise.open, shardwise.pack, shardwise.mix),
+        *(shardwise.explain, shardwise.when, shardwise.columns.image, shardwise.columns.decoded),
+        *(transforms.ImageTransform, transforms.RandomResizedCrop, transforms.VideoClip),
+        *(torch.DistributedSampler, torch.ShardedSampler, torch.BatchSampler, wids.ShardListDataset),
+    ]
+    first: dict[Any, Any] = {Order: "chunked", shardwise.ShardCache: "cache"}
+    for taker in takers:
+        given = first.get(taker, ds)
+        said = rf"^{taker.__name__}\(\) has no option "
+        options = [
+            parameter.name
+            for parameter in inspect.signature(taker).parameters.values()
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        ]
+        assert options
+        for option in options:
+            with pytest.raises(TypeError, match=rf"{said}'{option}q'; did you mean '{option}'\?$"):
+                taker(given, **{option + "q": 1})
+        with pytest.raises(TypeError, match=rf"{said}'qqq'; choose from .*{options[-1]}"):
+            taker(given, qqq=1)
+    with pytest.raises(TypeError, match=r"^ShardedSampler\(\) has no option 'rnk'; did you mean 'rank'"):
+        torch.ShardedSampler(ds, rnk=1)
+    with pytest.raises(TypeError, match=r"^Loader\(\) has no option 'num_workers'; give threads="):
+        shardwise.Loader(ds, num_workers=1)  # type: ignore[call-arg]

@@ -41,7 +41,7 @@ def test_indices_are_those_of_a_list(ds: shardwise.Dataset) -> None:
     assert ds[-103].index == 0
     assert ds[np.int64(5)].index == 5
     assert [sample.index for sample in ds] == list(range(103))
-    where = f"{re.escape(repr(ds.path))}; .*103 samples, from 0"
+    where = f"{re.escape(repr(ds.path))}; .*103 samples, numbered from 0"
     for wrong in (103, -104, 1 << 40):
         with pytest.raises(IndexError, match=f"no such sample: sample {wrong} of {where}"):
             ds[wrong]

@@ -123,7 +123,7 @@ def test_a_ragged_column_is_values_offsets_and_shapes(rich: shardwise.Dataset) -
     assert ragged.values.tolist() == [1] * 2 + [2] * 4 + [4] * 2 + [5] * 4
     assert len(ragged) == 6 and ragged[-1].tolist() == [[5, 5], [5, 5]]
     assert [row.shape for row in ragged] == [(0, 2), (1, 2), (2, 2)] * 2
-    with pytest.raises(IndexError, match="no row 6; .* 6 rows"):
+    with pytest.raises(IndexError, match="no row 6; .*below 6"):
         ragged[6]
     assert repr(ragged) == "<shardwise.Ragged of 6 rows: 12 int16>"
 
@@ -142,7 +142,7 @@ def test_epochs_go_on_until_their_end(ds: shardwise.Dataset) -> None:
         assert len(epoch) == epoch.steps == len(loader) == 7
         assert sum(len(batch) for batch in epoch) == 103
         assert epoch.prove() == f"epoch {epoch.number}: 103 samples, each exactly once: proven"
-        with pytest.raises(errors.InvalidArgument, match="the end of the epoch was reached"):
+        with pytest.raises(errors.InvalidArgument, match="has no more batches"):
             iter(epoch)
     assert numbers == [0, 1, 2]
     assert [epoch.number for epoch in loader.epochs(3)] == []
@@ -199,7 +199,7 @@ def test_an_epoch_that_was_left_behind_says_so(ds: shardwise.Dataset) -> None:
     next(batches)
     loader.set_epoch(1)
     for action in (lambda: next(batches), lambda: iter(epoch), epoch.prove):
-        with pytest.raises(errors.NotExact, match="in another epoch: epoch 0"):
+        with pytest.raises(errors.NotExact, match="epoch 0 cannot continue, because the loader is in epoch 1"):
             action()
 
 
@@ -310,7 +310,7 @@ def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Datas
     mixed = shardwise.mix([ds, rich], [0.5, 0.5])
     assert len(mixed) == 140 and mixed.first_samples == (0, 103)
     assert mixed[103].key == "k000" and mixed[-1].key == "k036" and mixed[5].key == "000005"
-    with pytest.raises(errors.OutOfRange, match="have 140 samples"):
+    with pytest.raises(errors.OutOfRange, match="below 140"):
         mixed[140]
     loader = Loader(
         mixed,
@@ -514,7 +514,6 @@ def test_options_and_statistics_are_those_of_the_library(ds: shardwise.Dataset) 
     for name, (default, _) in numbers.items():
         assert parameters[name].default == default, name
     others = {"data", "columns", "order", "by_length", "mix", "memory", "arrays", "ranks", "restart"}
-    others.add("unknown")
     assert set(parameters) == others | set(numbers)
     with Loader(ds, columns=[columns.key()]) as loader:
         assert tuple(loader._core.stats()) == shardwise.LoaderStats._fields
@@ -541,7 +540,7 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
     for data in (None, "train.idx", [ds]):
         with pytest.raises(errors.InvalidArgument, match="^not valid: data=.*; give a shardwise.D"):
             Loader(data, columns=[key])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="^columns: give a list"):
+    with pytest.raises(TypeError, match="^columns= is not a list"):
         Loader(ds, columns=key)  # type: ignore[arg-type]
     with pytest.raises(errors.NotFound, match="nope"):
         Loader(ds, columns=[key], by_length=shardwise.ByLength("nope"))
@@ -549,7 +548,7 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
         Loader(ds, columns=["bin"])  # type: ignore[list-item]
     with pytest.raises(errors.InvalidArgument, match="choose one of: bool, uint8"):
         columns.tokens("tok", "float")
-    with pytest.raises(errors.InvalidArgument, match="leave shape out"):
+    with pytest.raises(errors.InvalidArgument, match="leave out shape"):
         columns.array("x.npy", "float32", ())
     with pytest.raises(errors.InvalidArgument, match="pickle"):
         columns.array("x.pkl", "float32")
@@ -615,7 +614,7 @@ def test_sums_are_held_against_what_they_have_to_be(ds: shardwise.Dataset) -> No
     loader.next()
     with pytest.raises(TypeError, match="list of whole numbers"):
         loader.prove()
-    with pytest.raises(errors.InvalidArgument, match="no rank 2 of 2"):
+    with pytest.raises(errors.InvalidArgument, match="rank=2 with world_size=2"):
         ranks.Reducer(2, 2, lambda words: words)
     with pytest.raises(errors.InvalidArgument, match="local_rank and local_world_size"):
         ranks.Reducer(0, 2, lambda words: words, local_rank=0)
@@ -824,8 +823,8 @@ def test_a_loop_after_an_error_goes_on_without_a_warning(ds: shardwise.Dataset) 
         ("collate_fn", "give columns="),
         ("pin_memory", "give memory=torch_memory(pinned=True)"),
         ("seed", "give order=Order(seed=...)"),
-        ("treads", "give threads="),
-        ("bacth_size", "give batch_size="),
+        ("treads", "did you mean 'threads'?"),
+        ("bacth_size", "did you mean 'batch_size'?"),
     ],
 )
 def test_an_option_of_a_dataloader_names_what_a_loader_has(
@@ -835,7 +834,7 @@ def test_an_option_of_a_dataloader_names_what_a_loader_has(
     with pytest.raises(TypeError, match=re.escape(f"no option {option!r}; {advice}")):
         Loader(ds, columns=[columns.integer("cls")], **options)
     nothing: dict[str, Any] = {"xyzzy": 4}
-    with pytest.raises(TypeError, match="no option 'xyzzy'$"):
+    with pytest.raises(TypeError, match="no option 'xyzzy'; choose from data, columns, "):
         Loader(ds, columns=[columns.integer("cls")], **nothing)
     order: Any = "sequential"
     with pytest.raises(errors.InvalidArgument, match=re.escape('give a shardwise.Order, e.g. Order("seq')):

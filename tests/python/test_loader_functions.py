@@ -390,7 +390,7 @@ def test_a_function_may_not_use_the_loader(ds: shardwise.Dataset) -> None:
     loader = Loader(
         ds, columns=[columns.function("f", "int64", (), again)], batch_size=2, threads=0
     )
-    with pytest.raises(errors.Unsupported, match="functions of columns"):
+    with pytest.raises(errors.Unsupported, match="the function of a column"):
         loader.next()
 
 

@@ -200,6 +200,25 @@ TEST_F(CloudTest, NoProxyIsAskedForThisMachine) {
   EXPECT_FALSE(proxy.requests().empty());
 }
 
+// A folder without its slash is a common mistake.
+TEST_F(CloudTest, AUrlThatNamesNoObjectSaysHowToNameAFolder) {
+  environment_.set("AZURE_STORAGE_CONNECTION_STRING",
+                   "BlobEndpoint=" + server_.url("/acc") + ";SharedAccessSignature=sig=sesame");
+  options_.s3.endpoint = server_.url("");
+  options_.s3.access_key_id = "key";
+  options_.s3.secret_access_key = "sesame";
+  for (const std::string folder :
+       {"s3://b/train", "gs://b/d/train", "az://box/train", "hf://u/r/d/train"}) {
+    EXPECT_THAT(error_text([&] { fetched(folder); }),
+                AllOf(HasSubstr("HTTP status 404"),
+                      HasSubstr("end the URL with a slash, '" + folder + "/'"),
+                      HasSubstr("'" + folder + "/*.tar'")));
+    EXPECT_THAT(error_text([&] { fetched(folder + ".tar"); }),
+                AllOf(HasSubstr("HTTP status 404"), HasSubstr("check the URL")));
+  }
+  EXPECT_THAT(error_text([&] { fetched(server_.url("/d/train")); }), HasSubstr("check the URL"));
+}
+
 TEST_F(CloudTest, GoogleIsReadByTheTokenOfAServiceAccount) {
   std::string key(kRfcKey);
   for (std::size_t at = 0; (at = key.find('\n', at)) != std::string::npos; at += 2) {

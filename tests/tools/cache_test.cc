@@ -57,7 +57,7 @@ TEST_F(CacheCommandTest, LsShowsEachShard) {
 
 TEST_F(CacheCommandTest, VerifyFindsDamageAndRemovesIt) {
   EXPECT_EQ(shardwise_output({"cache", "verify", "--quiet", shards_.cache()}),
-            "10 shards, 0 damaged, 0 without a record, 0 foreign files\n");
+            "10 shards, 0 damaged, 0 without a recorded hash, 0 foreign files\n");
   const auto all = listed();
   const std::string damaged = all[2]["name"], unknown = all[5]["name"];
   std::string bytes = read_file(shard(damaged));
@@ -67,15 +67,17 @@ TEST_F(CacheCommandTest, VerifyFindsDamageAndRemovesIt) {
   write_file(shards_.cache() + "/shards/notes.txt", "mine");
   const Finished found = shardwise({"cache", "verify", "--quiet", shards_.cache()});
   EXPECT_EQ(found.code, 1);
-  EXPECT_THAT(found.out,
-              AllOf(HasSubstr("DAMAGED  " + damaged + "  " + all[2]["url"].get<std::string>()),
-                    HasSubstr("UNKNOWN  " + unknown + "  ?"), HasSubstr("FOREIGN  notes.txt"),
-                    HasSubstr("10 shards, 1 damaged, 1 without a record, 1 foreign file\n")));
-  EXPECT_EQ(
-      found.err,
-      "shardwise: error: shards in the cache differ from the fetched ones: '" + shards_.cache() +
-          "'; remove them with `shardwise cache verify --remove`; they are fetched again when "
-          "needed\n");
+  EXPECT_THAT(
+      found.out,
+      AllOf(HasSubstr("DAMAGED  " + damaged + "  " + all[2]["url"].get<std::string>()),
+            HasSubstr("UNKNOWN  " + unknown + "  ?"), HasSubstr("FOREIGN  notes.txt"),
+            HasSubstr("10 shards, 1 damaged, 1 without a recorded hash, 1 foreign file\n")));
+  EXPECT_EQ(found.err,
+            "shardwise: error: shards in the cache are damaged, or have no recorded hash: '" +
+                shards_.cache() +
+                "'; remove these shards with `shardwise cache verify --remove`; the next use "
+                "fetches them "
+                "again\n");
   const auto removed = json({"verify", "--remove"});
   EXPECT_EQ(removed["damaged"].size(), 2U);
   EXPECT_EQ(removed["damaged"][0]["removed"], true);
@@ -137,8 +139,9 @@ TEST_F(CacheCommandTest, WhatIsInUseStays) {
   EXPECT_EQ(in_use, 1);
   EXPECT_THAT(shardwise_output({"cache", "ls", shards_.cache()}),
               HasSubstr("  (in use by " + std::to_string(::getpid()) + ")\n"));
-  EXPECT_THAT(shardwise_output({"cache", "clear", shards_.cache()}),
-              AllOf(HasSubstr("removed 9 shards"), HasSubstr("1 stay, because they are in use")));
+  EXPECT_THAT(
+      shardwise_output({"cache", "clear", shards_.cache()}),
+      AllOf(HasSubstr("removed 9 shards"), HasSubstr("1 shard was not removed, because in use")));
   EXPECT_EQ(sample.copy("jpg"), "image 145");
   EXPECT_EQ(listed().size(), 1U);
 }

@@ -359,7 +359,7 @@ TEST(EpochDecodeTest, NoFileOfAnotherKindIsOverwritten) {
   for (const char* option : {"--trace", "--bad-list"}) {
     expect_failure(
         shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb", option, index.path()}),
-        {"was not written by this option", index.path(), option});
+        {"that this option did not write", index.path(), option});
     EXPECT_EQ(read_file(index.path()), before);
     const std::string own = index.dir() / ("own" + std::string(option));
     for (int round = 0; round < 2; ++round) decoded(index.path(), {"rgb", option, own});
@@ -418,7 +418,7 @@ TEST(EpochTraceTest, ItIsSaidBeforeTheEpochThatTheFileCannotBeWritten) {
     return finished.err;
   };
   const TempDir dir;
-  EXPECT_THAT(said(dir.path()), HasSubstr("the file is a folder"));
+  EXPECT_THAT(said(dir.path()), HasSubstr("the path names a folder, not a file"));
   EXPECT_THAT(said(dir / "no/t.json"), HasSubstr("the folder does not exist"));
   const std::string pipe = dir / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -447,7 +447,7 @@ TEST(EpochReplayTest, NeedsABatch) {
   const ImageIndex index;
   expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb", "--replay", "2",
                             "--where", "key = 'none'"}),
-                 {"no batch to replay"});
+                 {"no batch can be replayed"});
 }
 
 TEST(EpochDecodeOptionsTest, WhatDoesNotGoTogetherIsWrongUsage) {

@@ -157,7 +157,7 @@ TEST_F(FillTest, TheSummaryIsOneLine) {
   EXPECT_THAT(finished.err, ::testing::IsEmpty());
   EXPECT_THAT(finished.out,
               AllOf(HasSubstr("fetched 9 shards, "),
-                    HasSubstr("; already there 0 shards, 0 B; did not fit 1 shard, ")));
+                    HasSubstr("; already in the cache 0 shards, 0 B; did not fit 1 shard, ")));
 }
 
 TEST_F(FillTest, AShardThatFailsIsNamedAndTheOthersStay) {
@@ -213,7 +213,7 @@ TEST_F(FillTest, WrongUsage) {
   EXPECT_THAT(error({"--world", "4", "--nodes", "2", "--node", "2"}),
               HasSubstr("--node 2 is not below --nodes 2"));
   EXPECT_THAT(error({"--world", "4", "--nodes", "3", "--node", "0"}),
-              HasSubstr("--world 4 is not divisible by --nodes 3"));
+              HasSubstr("--world 4 is not a multiple of --nodes 3"));
   EXPECT_THAT(error({"--world", "4", "--rank", "1", "--nodes", "2", "--node", "0"}),
               HasSubstr("--rank"));
   const Finished without = shardwise({"cache", "fill", shards_.index()});

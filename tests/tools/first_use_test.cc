@@ -220,8 +220,8 @@ TEST_F(RemoteFirstUseTest, AUrlIsASource) {
   const std::string url = shards_.server.url("/0.tar");
   const Finished first = use({"cat", url, "3", "jpg", "--cache", shards_.cache()});
   EXPECT_EQ(first.out, "image 103") << first.err;
-  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard will be fetched, " +
-                                    std::string("41.0 KiB at most\n")));
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 1 shard will be fetched, at most " +
+                                    std::string("41.0 KiB\n")));
   const Finished second = use({"cat", url, "3", "jpg", "--access", "range"});
   EXPECT_EQ(second.out, "image 103") << second.err;
   EXPECT_EQ(second.err, "");
@@ -257,15 +257,15 @@ TEST_F(RemoteFirstUseTest, EveryCommandThatTakesAUrlTakesWhatItsServerNeeds) {
       return request.header("x-asks") == asks;
     }));
     arguments.insert(arguments.end(), {"--url-base", "http://elsewhere/=" + url});
-    EXPECT_THAT(shardwise(arguments).err, HasSubstr("no shard lies below OLD"));
+    EXPECT_THAT(shardwise(arguments).err, HasSubstr("no shard's URL begins with OLD"));
   }
 }
 
 TEST_F(RemoteFirstUseTest, StatesAreAskedForOnceAndBytesAreSaidFirst) {
   const Finished first = use({"info", shards_.pattern()});
   EXPECT_EQ(first.code, 0) << first.err;
-  EXPECT_THAT(first.err, StartsWith("shardwise: note: 10 shards will be fetched, "
-                                    "410.0 KiB at most\n"));
+  EXPECT_THAT(first.err, StartsWith("shardwise: note: 10 shards will be fetched, at most "
+                                    "410.0 KiB\n"));
   EXPECT_EQ(heads(), ServedShards::kShards);
   EXPECT_EQ(shards_.gets(), ServedShards::kShards);
   EXPECT_EQ(use({"info", shards_.pattern()}).err, "");
@@ -294,8 +294,8 @@ TEST_F(RemoteFirstUseTest, ADescriptorsSizesAreCheckedBeforeAnyShardIsRead) {
   serve(ServedShards::shard_bytes(), ServedShards::kSamples);
   const Finished right = shardwise({"index", "-o", shards_.index(), url});
   EXPECT_EQ(right.code, 0) << right.err;
-  EXPECT_THAT(right.err, StartsWith("shardwise: note: 1 shard will be fetched, "
-                                    "41.0 KiB at most\n"));
+  EXPECT_THAT(right.err, StartsWith("shardwise: note: 1 shard will be fetched, at most "
+                                    "41.0 KiB\n"));
   EXPECT_EQ(shardwise({"index", "-o", shards_.index(), url}).err, "") << "nothing is to be read";
   serve(ServedShards::shard_bytes(), ServedShards::kSamples + 1);
   EXPECT_THAT(use({"info", url}).err, HasSubstr("has 20 samples, not 21 as in"));

@@ -29,9 +29,34 @@ TEST(SizeTest, UnitsAreWhatTheySay) {
   EXPECT_EQ(parse_byte_size("18446744073709551615"), ~std::uint64_t{0});
 }
 
+TEST(SizeTest, SizesAndCountsAreReadAsTheyArePrinted) {
+  for (const std::uint64_t size : {0ULL, 7ULL, 999ULL, 1000ULL, 32'768ULL, 12'345'678ULL, ~0ULL}) {
+    std::string number = human_count(size);
+    EXPECT_EQ(parse_byte_size(number), size);
+    EXPECT_EQ(parse_byte_size(number + " bytes"), size);
+    EXPECT_EQ(tools::kWholeNumber(number), "");
+    EXPECT_EQ(number, std::to_string(size));
+  }
+  EXPECT_EQ(parse_byte_size("20 GiB"), std::uint64_t{20} << 30);
+  EXPECT_EQ(parse_byte_size("1,024K"), std::uint64_t{1} << 20);
+  for (std::string text : {"1,5", "1,0000", ",100", "1000,000", "1,", "12,345,67", "1,a23"}) {
+    EXPECT_NE(tools::kWholeNumber(text), "") << text;
+  }
+}
+
 TEST(SizeTest, WhatIsNoSizeIsRefused) {
-  for (const char* text : {"", "x", "-1", "+1", "1.", ".5", "5Q", "5Ki", "5MBB", "5 ", " 5", "5 M",
-                           "1.5", "1.5G", "16E", "18446744073709551616", "1e3", "0x10"}) {
+  for (const char* text : {"",         "x",
+                           "-1",       "+1",
+                           "1.",       ".5",
+                           "5Q",       "5Ki",
+                           "5MBB",     "5 ",
+                           " 5",       "5  M",
+                           "1,5",      "1,0000K",
+                           "1,,000",   ",100",
+                           "1000,000", "1,",
+                           "1.5",      "1.5G",
+                           "16E",      "18446744073709551616",
+                           "1e3",      "0x10"}) {
     EXPECT_EQ(parse_byte_size(text), std::nullopt) << text;
   }
 }

@@ -191,7 +191,7 @@ TEST_F(PrivateServerTest, AnOldBaseThatFitsNoShardIsNamed) {
       EXPECT_EQ(finished.code, 2) << one[0] << " " << old << finished.err;
       const std::string name = old == wrong ? "http://old.example/data?sig=***&sv=***" : old;
       EXPECT_THAT(finished.err,
-                  AllOf(HasSubstr("--url-base: no shard lies below OLD, '" + name + "'"),
+                  AllOf(HasSubstr("--url-base: no shard's URL begins with OLD, '" + name + "'"),
                         HasSubstr("the first shard is '" + base() + "0.tar")))
           << one[0];
     }
@@ -212,14 +212,14 @@ TEST_F(PrivateServerTest, OptionsThatGoToNoShardAreNoted) {
     std::vector<std::string> command = {"verify", shards_.index(), "--url-base",
                                         "file://" + shards_.dir.path()};
     command.insert(command.end(), given.begin(), given.end());
-    const std::string note = "note: " + given[0] + " was not sent";
+    const std::string note = "note: " + given[0] + " has no effect";
     EXPECT_THAT(use(command).err, AllOf(HasSubstr(note), Not(HasSubstr("sesame"))));
     command.emplace_back("--quiet");
-    EXPECT_THAT(use(command).err, Not(HasSubstr("was not sent")));
+    EXPECT_THAT(use(command).err, Not(HasSubstr("has no effect")));
     command = {"verify", shards_.index(), "--url-base",
                base() + "=" + base() + "?sv=1&sig=swordfish"};
     command.insert(command.end(), given.begin(), given.end());
-    EXPECT_THAT(use(command).err, Not(HasSubstr("was not sent")));
+    EXPECT_THAT(use(command).err, Not(HasSubstr("has no effect")));
   }
 }
 
@@ -233,7 +233,7 @@ TEST_F(PrivateServerTest, SeveralHostsNeedABaseEach) {
   const Finished alone =
       use({"cat", shards_.index(), "0", "--access", "range", "--url-base", base()});
   EXPECT_EQ(alone.code, 2);
-  EXPECT_THAT(alone.err, HasSubstr("the index has shards at several hosts: write OLD=NEW"));
+  EXPECT_THAT(alone.err, HasSubstr("the index has shards at several hosts; write OLD=NEW"));
   EXPECT_EQ(output({"cat", shards_.index(), "3", "jpg", "--access", "range", "--url-base",
                     base() + "=" + base() + "?sv=1&sig=swordfish"}),
             "image 100");

@@ -155,10 +155,8 @@ TEST_F(RemoteCommandTest, WhatOtherRanksOfTheNodeNeedStaysInTheCache) {
     return failure(std::move(more), 2);
   };
   EXPECT_THAT(refused({"--rank", "0", "--nodes", "3"}),
-              HasSubstr("--nodes: --world 2 is not divisible by --nodes 3"));
-  EXPECT_THAT(
-      refused({"--nodes", "1"}),
-      HasSubstr("--nodes: needs --rank; without it all ranks are loaded here, one after another"));
+              HasSubstr("--nodes: --world 2 is not a multiple of --nodes 3"));
+  EXPECT_THAT(refused({"--nodes", "1"}), HasSubstr("--nodes: needs --rank"));
 }
 
 TEST_F(RemoteCommandTest, WhatIsNotThereIsAnErrorAndLeavesNoIndex) {
@@ -345,7 +343,7 @@ TEST_F(RemoteCommandTest, ABudgetThatHoldsNoShardIsAnErrorThatSaysWhatIsEnough) 
                     HasSubstr("--cache-bypass-large")));
   const Finished bypassed = shardwise(with({"1K", "--cache-bypass-large"}));
   EXPECT_EQ(bypassed.code, 0) << bypassed.err;
-  EXPECT_THAT(bypassed.out, HasSubstr("did not fit into it"));
+  EXPECT_THAT(bypassed.out, HasSubstr("did not fit into the cache"));
   for (const char* wrong : {"0%", "101%", "x%", "%", "-5%", "1X", "1.5", ""}) {
     EXPECT_THAT(failure(with({wrong}), 2), HasSubstr("--cache-bytes")) << wrong;
   }

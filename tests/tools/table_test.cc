@@ -94,14 +94,14 @@ TEST_F(TerminalTest, ListsOfTheProgramAreTables) {
   const auto [ls, members] = on_terminal({"ls", index.path(), "--limit", "2"});
   EXPECT_EQ(ls.code, 0) << ls.err;
   ASSERT_EQ(lines_of(members).size(), 3U);
-  EXPECT_THAT(lines_of(members)[0], AllOf(StartsWith("shard"), HasSubstr("  sample  key")));
+  EXPECT_THAT(lines_of(members)[0], AllOf(StartsWith("url"), HasSubstr("  sample  key")));
   EXPECT_THAT(members, Not(HasSubstr("\t")));
   EXPECT_EQ(on_terminal({"cat", index.path(), "0"}).second,
             "field  size\njpg       7\ncls       1\n");
   EXPECT_EQ(on_terminal({"query", index.path(), "SELECT sample, key FROM samples LIMIT 1"}).second,
             "sample  key\n     0    0\n");
   EXPECT_THAT(on_terminal({"verify", index.path()}).second,
-              AllOf(StartsWith("state  shard"), HasSubstr("\nok     ")));
+              AllOf(StartsWith("state  url"), HasSubstr("\nok     ")));
 }
 
 TEST_F(TerminalTest, BinaryContentIsNotWrittenToIt) {
@@ -155,11 +155,11 @@ TEST_F(TerminalTest, HelpIsFoldedToItsWidth) {
 TEST(ListTest, InAPipeTheHeaderComesWhenItIsAskedFor) {
   const SmallIndex index;
   EXPECT_THAT(lines_of(shardwise_output({"ls", "--header", "--limit", "1", index.path()})),
-              ElementsAre("shard\tsample\tkey\tfield\toffset\tsize",
+              ElementsAre("url\tsample\tkey\tfield\toffset\tsize",
                           index.dir() / "a.tar" + "\t0\t0\tjpg\t512\t7"));
   EXPECT_EQ(shardwise_output({"cat", "--header", index.path(), "5"}),
             "field\tsize\njpg\t7\ncls\t1\n");
-  EXPECT_EQ(lines_of(shardwise_output({"verify", "--header", index.path()}))[0], "state    shard");
+  EXPECT_EQ(lines_of(shardwise_output({"verify", "--header", index.path()}))[0], "state    url");
   EXPECT_THAT(shardwise_output({"ls", "--header", "--json", "--limit", "1", index.path()}),
               StartsWith("{"));
 }

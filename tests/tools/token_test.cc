@@ -100,8 +100,15 @@ TEST(TokenCommandTest, ReadsFilesWithATokenOrACheckpoint) {
   EXPECT_EQ(shardwise_output({"token", index.dir() / "token.txt"}), text);
   EXPECT_EQ(shardwise_output({"token", index.dir() / "run.pt"}), text);
   EXPECT_THAT(shardwise({"token", "nothing"}).err,
-              HasSubstr("the text is neither a file nor a resume token"));
+              HasSubstr("no file has this name, and the text is no resume token: 'nothing'"));
   EXPECT_THAT(shardwise({"token", "sw1.AAAA"}).err, HasSubstr("sw2."));
+  write_file(index.dir() / "torch.pt", std::string("PK\x03\x04\0\0", 6));
+  expect_failure(shardwise({"token", index.dir() / "torch.pt"}),
+                 {"a file of torch.save() is neither a resume token nor a checkpoint", "torch.pt'",
+                  "state_dict()"});
+  write_file(index.dir() / "binary", std::string("\1\0\n", 3));
+  expect_failure(shardwise({"token", index.dir() / "binary"}),
+                 {"the binary file is neither a resume token nor a checkpoint", "binary'", "sw2."});
 }
 
 TEST(TokenCommandTest, SaysWhereATokenStandsAmongBatchesByLength) {

@@ -40,16 +40,17 @@ std::vector<std::string> unknown_files(const std::vector<std::string>& files) {
 
 void say_what_is_fetched(const BuildPlan::RemoteReading& remote) {
   if (remote.num_shards == 0) return;
-  say("note", fmt::format("{} will be fetched, {} at most{}", counted(remote.num_shards, "shard"),
-                          human_bytes(remote.bytes),
-                          remote.num_unknown == 0 ? ""
-                                                  : fmt::format(", plus {} of unknown size",
-                                                                human_count(remote.num_unknown))));
+  say("note",
+      fmt::format("{} will be fetched, at most {}{}", counted(remote.num_shards, "shard"),
+                  human_bytes(remote.bytes),
+                  remote.num_unknown == 0 ? ""
+                                          : fmt::format(", not counting {} of unknown size",
+                                                        counted(remote.num_unknown, "shard"))));
 }
 
 void say_files_left_out(const std::vector<std::string>& files) {
   if (files.empty()) return;
-  say("note", fmt::format("{} ignored in the folders, because not named like a shard: {}",
+  say("note", fmt::format("{} ignored, because not named like a shard: {}",
                           counted(files.size(), "file", "is", "are"), some_of(files)));
 }
 
@@ -74,8 +75,8 @@ void say_members_left_out(std::uint64_t num_members, const std::string& index) {
 std::string rests_text(const Index& index) {
   const detail::LostRests lost = detail::lost_rests(index);
   if (lost.num_shards == 0) return {};
-  return fmt::format(", with the rest of {} after damage, {}", counted(lost.num_shards, "shard"),
-                     human_bytes(lost.bytes));
+  return fmt::format(", and all bytes after the damage in {}, {}",
+                     counted(lost.num_shards, "shard"), human_bytes(lost.bytes));
 }
 
 }  // namespace shardwise::tools

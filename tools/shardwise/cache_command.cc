@@ -170,15 +170,16 @@ void verify(const CacheCommandOptions& options, Output& out) {
                 {"foreign", check.foreign}});
   } else {
     for (const std::string& name : check.foreign) out.print("FOREIGN  {}\n", escaped(name));
-    out.print("{}, {} damaged, {} without a record, {}\n", counted(check.num_shards, "shard"),
-              human_count(check.damaged.size()), human_count(check.unknown.size()),
-              counted(check.foreign.size(), "foreign file"));
+    out.print("{}, {} damaged, {} without a recorded hash, {}\n",
+              counted(check.num_shards, "shard"), human_count(check.damaged.size()),
+              human_count(check.unknown.size()), counted(check.foreign.size(), "foreign file"));
   }
   if (left > 0) {
     throw Error(
-        ErrorCode::kCorruptShard, "shards in the cache differ from the fetched ones",
+        ErrorCode::kCorruptShard, "shards in the cache are damaged, or have no recorded hash",
         in_quotes(options.directory),
-        "remove them with `shardwise cache verify --remove`; they are fetched again when needed");
+        "remove these shards with `shardwise cache verify --remove`; the next use fetches them "
+        "again");
   }
 }
 
@@ -212,9 +213,9 @@ void show_removal(const CacheCommandOptions& options, Output& out) {
   print_entries(removed, {}, options.header, out);
   out.print("would remove {}, {}{}\n", counted(removed.size(), "shard"),
             human_bytes(bytes_of(removed)),
-            num_in_use == 0
-                ? ""
-                : fmt::format("; {} would stay, because they are in use", human_count(num_in_use)));
+            num_in_use == 0 ? ""
+                            : fmt::format("; {} stay, because in use",
+                                          counted(num_in_use, "shard", "would", "would")));
 }
 
 void remove(const CacheCommandOptions& options, Output& out) {
@@ -229,9 +230,10 @@ void remove(const CacheCommandOptions& options, Output& out) {
     return;
   }
   out.print("removed {}, {}{}\n", counted(removal.num_shards, "shard"), human_bytes(removal.bytes),
-            removal.num_in_use == 0 ? ""
-                                    : fmt::format("; {} stay, because they are in use",
-                                                  human_count(removal.num_in_use)));
+            removal.num_in_use == 0
+                ? ""
+                : fmt::format("; {} not removed, because in use",
+                              counted(removal.num_in_use, "shard", "was", "were")));
 }
 
 }  // namespace
@@ -253,18 +255,21 @@ void add_cache_command(CLI::App& program, Output& out) {
   ls->add_flag("--header", options->header, kHeaderHelp);
   json(ls, "print one JSON object per shard");
   add_metrics_option(*ls, options->metrics_file,
-                     "write the contents of the cache to this file, too");
+                     "write the numbers and sizes of the cached shards to this file");
   ls->callback([options, &out] { list(*options, out); });
 
   CLI::App* check = add(
       "verify", "Read every cached shard, and compare it with the hash stored when it was fetched");
-  check->add_flag("--remove", options->remove, "remove damaged shards that no process is using");
+  check->add_flag("--remove", options->remove,
+                  "remove damaged shards and shards without a "
+                  "recorded hash, unless a process is using them");
   check->add_flag("--quiet", options->quiet, "show no progress");
   json(check, "print one JSON object");
   check->callback([options, &out] { verify(*options, out); });
 
   CLI::App* prune = add("prune", "Remove the least recently used shards, down to a size");
-  add_byte_size(*prune, "--to", options->max_bytes, "maximum bytes that may stay")->required();
+  add_byte_size(*prune, "--to", options->max_bytes, "maximum size of the shards that stay")
+      ->required();
   const auto dry_run = [&](CLI::App* sub) {
     sub->add_flag("--dry-run", options->dry_run, "show what would be removed, and remove nothing");
   };

@@ -26,8 +26,9 @@ double parse_percent(const std::string& option, const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, percent, std::chars_format::fixed);
   // The comparison is false for NaN.
   if (error != std::errc() || stop != end || !(percent > 0 && percent <= 100)) {
-    throw CLI::ValidationError(option,
-                               in_quotes(text) + " is not a percentage above 0% and up to 100%");
+    throw CLI::ValidationError(option, in_quotes(text) +
+                                           " is not a percentage above 0% and up to 100%; "
+                                           "write e.g. 20%");
   }
   return percent;
 }
@@ -36,8 +37,8 @@ CacheBytes parse_cache_bytes(const std::string& option, const std::string& text)
   if (text.ends_with('%')) return {.percent = parse_percent(option, text)};
   if (const std::optional<std::uint64_t> bytes = parse_byte_size(text)) return {.bytes = *bytes};
   throw CLI::ValidationError(option, in_quotes(text) +
-                                         " is not a size: write a number of bytes, or 512M, 20GiB, "
-                                         "500MB, or a percentage of all shards, e.g. 20%");
+                                         " is not a size; write a number of bytes, or 512M, "
+                                         "20GiB, 500MB, or a percentage of all shards, e.g. 20%");
 }
 
 /// Returns the bytes in a cache of all shards that need a cache.
@@ -68,15 +69,16 @@ void add_lookup_options(CLI::App& command, Index::Lookup& lookup) {
   constexpr const char* kGroup = "Shards that moved";
   command
       .add_option("--root", lookup.root,
-                  "folder that now has the shards, at their stored relative paths; absolute paths "
-                  "are taken relative to their deepest common folder")
+                  "folder to which the shards moved, and below which the paths of the index are "
+                  "looked up; absolute paths are first shortened by the deepest folder that all "
+                  "shards share")
       ->type_name("DIR")
       ->group(kGroup);
   command
       .add_flag(
           "--accept-times", lookup.accept_times,
-          "accept shards whose modification times differ from the index, such as copies, if their "
-          "size, first bytes and some headers agree")
+          "accept shards, e.g. copies, whose modification times differ from the index, if size, "
+          "first bytes and some tar headers agree with the index")
       ->group(kGroup);
 }
 
@@ -86,12 +88,12 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
       command
           .add_option("--cache", arguments.directory,
                       "directory of the shard cache for remote and compressed shards; all "
-                      "processes of this machine share it")
+                      "processes of this machine share this cache")
           ->type_name("DIR")
           ->group(kGroup);
   add_cache_bytes(
       command, "--cache-bytes", arguments.budget,
-      "most bytes that the cache may hold: a SIZE, or a percentage of all shards, e.g. 20%")
+      "maximum size of the cache: a SIZE, or a percentage of the size of all shards, e.g. 20%")
       ->default_str("64G")
       ->group(kGroup)
       ->needs(cache);
@@ -104,18 +106,20 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
   CLI::Option* const read_only =
       command
           .add_flag("--cache-read-only", arguments.read_only,
-                    "write nothing to the cache; a shard that is missing there is an error")
+                    "write nothing to the cache; a shard that is missing from the cache is an "
+                    "error")
           ->group(kGroup)
           ->needs(cache);
   command
       .add_flag("--cache-group", arguments.group_shared,
-                "share the cache with the group of its directory: members may read and write it, "
-                "with any umask")
+                "share the cache with the group of its directory: whatever the umask, members of "
+                "the group may read and write the cache")
       ->group(kGroup)
       ->needs(cache)
       ->excludes(read_only);
   add_metrics_option(command, arguments.metrics_file,
-                     "write this process's counts of the cache to this file")
+                     "write this process's counts of cache hits, misses, fetches and evictions "
+                     "to this file")
       ->group(kGroup)
       ->needs(cache);
   add_fetch_options(command, arguments.fetching);
@@ -124,9 +128,7 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
 CLI::Option* add_metrics_option(CLI::App& command, std::string& file, const std::string& what) {
   return command
       .add_option("--metrics", file,
-                  what +
-                      ", in Prometheus' text format, as node_exporter's textfile collector reads "
-                      "it")
+                  what + ", in Prometheus' text format, for node_exporter's textfile collector")
       ->type_name("FILE");
 }
 

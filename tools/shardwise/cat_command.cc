@@ -36,14 +36,19 @@ struct CatOptions {
 std::uint64_t sample_number(const CatOptions& options) {
   const std::optional<std::int64_t> number = parse_int64(options.sample.value_or(""));
   if (!number || *number < 0) {
-    throw CLI::ValidationError("SAMPLE", "must be a sample number, from 0; or give --key KEY");
+    const std::string given =
+        options.sample ? in_quotes(*options.sample) + " is not a number; " : "";
+    throw CLI::ValidationError("SAMPLE", given + "give a sample number, from 0, or --key KEY");
   }
   return static_cast<std::uint64_t>(*number);
 }
 
 std::optional<std::string> field_of(const CatOptions& options) {
   if (!options.key) return options.field;
-  if (options.field) throw CLI::ValidationError("SAMPLE", "give a number or --key, not both");
+  if (options.field)
+    throw CLI::ValidationError("SAMPLE",
+                               "cannot be given with --key; leave out "
+                               "SAMPLE or --key");
   return options.sample;
 }
 
@@ -61,10 +66,10 @@ void write_field(const Sample& sample, const std::string& field, bool force, Out
   const std::string bytes = sample.copy(field);  // a copy: if the shard is truncated, this throws
                                                  // instead of a signal
   if (!force && out.is_terminal() && is_binary(bytes)) {
-    throw Error(
-        ErrorCode::kInvalidArgument, "binary content is not written to a terminal",
-        fmt::format("field {} of sample {}", in_quotes(field), sample.index()),
-        fmt::format("redirect it, e.g. > {}.{}, or give --force", sample.index(), escaped(field)));
+    throw Error(ErrorCode::kInvalidArgument, "binary content is not written to a terminal",
+                fmt::format("field {} of sample {}", in_quotes(field), sample.index()),
+                fmt::format("redirect the output, e.g. > {}.{}, or give --force", sample.index(),
+                            escaped(field)));
   }
   out.write(bytes);
 }
@@ -96,8 +101,9 @@ void list_fields(const Sample& sample, const CatOptions& options, Output& out) {
 void run(const CatOptions& options, Output& out) {
   const std::optional<std::string> wanted = field_of(options);
   if (wanted && (options.json || options.header)) {
-    throw CLI::ValidationError(options.json ? "--json" : "--header",
-                               "applies to the list of fields, which is not printed with FIELD");
+    const std::string option = options.json ? "--json" : "--header";
+    throw CLI::ValidationError(option,
+                               "applies only to the list of fields; leave out FIELD or " + option);
   }
   const std::uint64_t number = options.key ? 0 : sample_number(options);
   FirstUse first_use = options.first_use;

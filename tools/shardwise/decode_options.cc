@@ -33,8 +33,8 @@ bool is_image_size(const std::string& text) {
 /// begins with `begin`.
 void require_own_file(const char* option, const std::string& path, std::string_view begin) {
   if (std::filesystem::is_directory(path)) {
-    throw InvalidArgument("the file is a folder", in_quotes(path),
-                          std::string("name a file in it with ") + option);
+    throw InvalidArgument("the path names a folder, not a file", in_quotes(path),
+                          std::string("name a file in the folder with ") + option);
   }
   AtomicFile{path};  // throws if the file cannot be created, or is a device
   std::ifstream file(path, std::ios::binary);
@@ -42,8 +42,8 @@ void require_own_file(const char* option, const std::string& path, std::string_v
   file.read(found.data(), static_cast<std::streamsize>(found.size()));
   found.resize(static_cast<std::size_t>(file.gcount()));
   if (found.empty() || found == begin) return;
-  throw InvalidArgument("the file exists, and was not written by this option", in_quotes(path),
-                        std::string("name another file with ") + option + ", or remove this one");
+  throw InvalidArgument("will not replace a file that this option did not write", in_quotes(path),
+                        std::string("name another file with ") + option + ", or remove the file");
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
       ->capture_default_str();
   command
       .add_option("--image-field", arguments.image_field,
-                  "field with the image, for --decode rgb; with several, e.g. 'jpg;png', the first "
-                  "that a sample has (default: the only field with the name of an image)")
+                  "field with the image, for --decode rgb; 'jpg;png' means the field jpg, or png "
+                  "in samples without jpg (default: the only field with the name of an image)")
       ->type_name("FIELD");
   command
       .add_option("--resize", arguments.resize,
@@ -67,9 +67,9 @@ void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
       ->type_name("HxW");
   command
       .add_option("--crop", arguments.crop,
-                  "crop before resizing (default: the whole image); random takes a random area and "
-                  "shape, as in training; centre first resizes the shorter side to 8/7 of the "
-                  "larger side of --resize, as in evaluation")
+                  "crop images (default: no crop); random crops a random rectangle before "
+                  "resizing, as in training; centre resizes the shorter side to 8/7 of the "
+                  "larger side of --resize, then crops the centre")
       ->check(CLI::IsMember({"random", "centre"}));
   command
       .add_option("--trace", arguments.trace,
@@ -77,15 +77,15 @@ void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
       ->type_name("FILE");
   command
       .add_option("--replay", arguments.replay,
-                  "load one batch, and deliver it N times, to measure the reading loop without "
-                  "loading; the epoch is not proven")
-      ->check(kPositiveNumber)
+                  "load one batch, and deliver this batch N times, to measure the reading loop "
+                  "without loading; the epoch is not proven")
+      ->transform(kPositiveNumber)
       ->type_name("N");
   command
       .add_option("--max-bad", arguments.max_bad,
-                  "maximum number of bad samples to leave out and list at the end; one more is an "
-                  "error (default: 0, or no limit with --bad-list)")
-      ->check(kWholeNumber)
+                  "maximum number of bad samples to leave out and list at the end; more bad "
+                  "samples are an error (default: 0, or no limit with --bad-list)")
+      ->transform(kWholeNumber)
       ->type_name("N");
   command
       .add_option("--bad-list", arguments.bad_list,
@@ -121,7 +121,8 @@ void check_decode_options(const DecodeArguments& arguments) {
                                                                 : nullptr;
   if (of_an_epoch != nullptr && arguments.replay) {
     throw_wrong_decoding(std::string(of_an_epoch) +
-                         " cannot be given with --replay, which loads one batch");
+                         " cannot be given with --replay, which loads one batch; leave out "
+                         "--replay");
   }
   // Check it now, not after an epoch.
   if (!arguments.trace.empty()) require_own_file("--trace", arguments.trace, kTraceBegin);

@@ -67,11 +67,15 @@ RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) 
   if (!options.nodes) return options.run.node.value_or(RankOptions::Range{rank, 1});
   if (!options.run.rank) {
     throw CLI::ValidationError(
-        "--nodes", "needs --rank; without it all ranks are loaded here, one after another");
+        "--nodes",
+        "needs --rank, because without --rank this command loads all ranks, one after "
+        "another");
   }
   if (world % *options.nodes != 0) {
     throw CLI::ValidationError(
-        "--nodes", fmt::format("--world {} is not divisible by --nodes {}", world, *options.nodes));
+        "--nodes", fmt::format("--world {} is not a multiple of --nodes {}; give each node the "
+                               "same number of ranks",
+                               world, *options.nodes));
   }
   const std::uint64_t count = world / *options.nodes;
   return {.first = rank / count * count, .count = count};
@@ -104,8 +108,8 @@ void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& 
     }
   }
   if (report.audit.sum() == expected) return;
-  throw NotExact("the loaded samples are not those of the order",
-                 fmt::format("epoch {}", sampler.epoch()), "report this fault of shardwise");
+  throw NotExact("the loaded samples differ from those of the order",
+                 fmt::format("epoch {}", sampler.epoch()), "report this as a bug of Shardwise");
 }
 
 /// Proves the epoch if all its deliveries are known. They are not known for a single rank, or if
@@ -167,7 +171,7 @@ void print_cache(const ShardCache::Stats& stats, Output& out) {
             human_bytes(stats.evicted_bytes),
             stats.bypassed == 0
                 ? ""
-                : fmt::format("; {} did not fit into it", human_count(stats.bypassed)));
+                : fmt::format("; {} did not fit into the cache", human_count(stats.bypassed)));
 }
 
 /// Prints advice if the cache is too small for the order.
@@ -179,9 +183,9 @@ void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& d
   if (stats.evicted + stats.bypassed == 0) return;
   say("note",
       fmt::format("{} were fetched {} times, because the cache is too small for this order; "
-                  "`shardwise plan` shows the size it needs{}",
+                  "`shardwise plan` shows the cache size that this order needs{}",
                   counted(num_shards, "shard"), human_count(stats.fetched),
-                  is_sharded ? "" : ", and --sampler sharded reads shards one after another"));
+                  is_sharded ? "" : ", and --sampler sharded needs a smaller cache"));
 }
 
 /// Opens the data set, or all data sets of a mixture, which share one cache.
@@ -389,8 +393,8 @@ namespace {
 void refuse_loader_options(CLI::App& command) {
   for (const char* name : {"--threads", "--prefetch"}) {
     command.get_option(name)->check([](const std::string&) {
-      return "this program was built without the loader: leave it out, or build it with "
-             "SHARDWISE_WITH_LOADER=ON";
+      return "this program was built without the loader; leave out this option, or build "
+             "Shardwise with SHARDWISE_WITH_LOADER=ON";
     });
   }
 }
@@ -406,7 +410,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command
       ->add_option("--threads", options->threads,
                    "loading threads; 0 means: the reading loop loads")
-      ->check(kNumThreads)
+      ->transform(kNumThreads)
       ->type_name("N")
       ->default_str("one per core");
   command->add_option("--batch", options->batch, "samples per step on each rank")
@@ -422,8 +426,9 @@ void add_epoch_command(CLI::App& program, Output& out) {
   add_cache_options(*command, options->cache);
   command
       ->add_option("--prefetch", options->fetch_threads,
-                   "number of shards fetched ahead at the same time; 0 fetches none ahead")
-      ->check(kNumThreads)
+                   "number of shards that are fetched ahead at the same time; 0 means: no shard "
+                   "is fetched ahead")
+      ->transform(kNumThreads)
       ->type_name("N")
       ->capture_default_str();
   add_run_options(*command, options->run, /*with_size=*/false);
@@ -431,7 +436,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->add_option("--nodes", options->nodes,
                    "number of nodes, each with an equal block of the ranks and a cache, which "
                    "keeps shards that other ranks of the node still need")
-      ->check(kPositiveNumber)
+      ->transform(kPositiveNumber)
       ->type_name("N");
   command->add_flag("--allow-empty", options->allow_empty,
                     "accept an epoch without samples, of which nothing is proven");

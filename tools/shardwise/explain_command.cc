@@ -42,7 +42,7 @@ void run(const ExplainOptions& options, Output& out) {
   std::vector<TableColumn> columns = {{"rank", Align::kRight}, {"sample", Align::kRight}};
   if (run.data) {
     columns.push_back({"key"});
-    columns.push_back({"shard", Align::kLeft, Cut::kStart});
+    columns.push_back({"url", Align::kLeft, Cut::kStart});
   }
   Table table(out, columns, options.header);
   for (const Sampler::RankStep& rank : explain_step(*run.sampler, options.step)) {
@@ -70,14 +70,14 @@ void run(const ExplainOptions& options, Output& out) {
 
 void add_explain_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "explain", "Print what each rank reads in one step: rank, sample, key and shard");
+      "explain", "Print what each rank reads in one step: rank, sample, key and URL of the shard");
   const auto options = std::make_shared<ExplainOptions>();
   command
       ->add_option("--step", options->step,
                    "step of the epoch, from 0; with --token or --checkpoint, counted from the "
-                   "point of resuming")
+                   "position to resume from")
       ->required()
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->type_name("N");
   add_step_size(*command, options->batch);
   command->add_flag("--json", options->json, "print one JSON object per line");

@@ -41,7 +41,9 @@ void export_wids(const Index& index, const ExportOptions& options) {
 void run(const ExportOptions& options, Output& out) {
   const bool wids = options.format == "wids";
   if (!wids && (options.md5 || !options.name.empty())) {
-    throw CLI::ValidationError("--format dali", "--md5 and --name apply to wids descriptors");
+    throw CLI::ValidationError("--format dali",
+                               "--md5 and --name apply only to --format wids; "
+                               "leave out --md5 and --name");
   }
   const std::shared_ptr<const Index> index =
       Index::open(index_path(options.index, options.first_use), options.lookup);

@@ -39,7 +39,7 @@ void add_headers(const std::string& given, std::vector<std::string>& headers) {
   constexpr std::string_view kWhat = "the file of headers";
   const std::string path = at_home(given.substr(1));
   if (path.empty()) {
-    throw CLI::ValidationError("--http-header", "write the name of a file after the @");
+    throw CLI::ValidationError("--http-header", "no file name follows the @; write @FILE");
   }
   try {
     const std::string text = read_text(path, kMaxBytes, kWhat);
@@ -70,8 +70,8 @@ Fetchers::Options::Moved parse_moved(const std::string& given) {
   if (is_url(given)) return {"", given};
   throw CLI::ValidationError(
       "--url-base",
-      "write OLD=NEW, two URLs, e.g. https://old/data=s3://bucket/data; or NEW "
-      "alone, for the folder of all shards of an index");
+      "the value is neither two URLs, OLD=NEW, nor one URL; write e.g. "
+      "https://old/data=s3://bucket/data, or NEW alone to replace the folder of all shards");
 }
 
 /// Returns the common folder of all remote shards. Errors: wrong usage.
@@ -79,10 +79,13 @@ std::string base_of(const Index& index) {
   if (std::string base = index.summary().url_base; !base.empty()) return base;
   if (!urls_of(index).empty()) {
     throw CLI::ValidationError(
-        "--url-base", "the index has shards at several hosts: write OLD=NEW for each of them");
+        "--url-base",
+        "NEW alone does not fit, because the index has shards at several hosts; "
+        "write OLD=NEW for each host");
   }
-  throw CLI::ValidationError("--url-base",
-                             "the index " + in_quotes(index.path()) + " has no shard at a URL");
+  throw CLI::ValidationError("--url-base", "the index " + in_quotes(index.path()) +
+                                               " has no shard at a URL; leave out "
+                                               "--url-base");
 }
 
 /// Returns a given option that affects only http and https, or "". Headers of a store (x-amz-,
@@ -159,10 +162,10 @@ void check_servers(const Fetchers::Options& fetching, const std::vector<std::str
                       });
     if (fits) continue;
     throw CLI::ValidationError(
-        "--url-base",
-        "no shard lies below OLD, " + in_quotes(redacted_url(move.from)) +
-            (urls.empty() ? ", because all shards are local"
-                          : "; the first shard is " + in_quotes(redacted_url(urls.front()))));
+        "--url-base", "no shard's URL begins with OLD, " + in_quotes(redacted_url(move.from)) +
+                          (urls.empty() ? "; leave out --url-base, because all shards are local"
+                                        : "; correct OLD: the first shard is " +
+                                              in_quotes(redacted_url(urls.front()))));
   }
   const std::string unused = options_of_http(fetching);
   const bool is_unused =
@@ -171,7 +174,8 @@ void check_servers(const Fetchers::Options& fetching, const std::vector<std::str
       });
   if (is_unused && !quiet) {
     say("note", unused +
-                    " was not sent, because it is for http and https, and the first shard is " +
+                    " has no effect, because no shard is fetched over http or https: the first "
+                    "shard is " +
                     in_quotes(redacted_url(urls.front())));
   }
 }
@@ -186,7 +190,9 @@ Fetchers::Options fetching_of(Fetchers::Options fetching, const std::string& ind
   for (Fetchers::Options::Moved& move : fetching.moved) {
     if (!move.from.empty()) continue;
     if (index.empty()) {
-      throw CLI::ValidationError("--url-base", "NEW alone needs one existing index; write OLD=NEW");
+      throw CLI::ValidationError("--url-base",
+                                 "NEW alone needs one existing index, not a SOURCE "
+                                 "or --mix; write OLD=NEW");
     }
     if (!base) base = base_of(*Index::open(index));
     move.from = *base;
@@ -205,20 +211,23 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
           [&fetching](const std::vector<std::string>& all) {
             for (const std::string& given : all) add_headers(given, fetching.headers);
           },
-          "header of every http and https request, 'Name: value'; @FILE reads one per line, and "
-          "hides them from process lists; may be given several times")
+          "header 'Name: value' of every http and https request; s3:// gets only headers "
+          "x-amz-*, gs:// only x-goog-*; @FILE reads a header from each line, hidden from "
+          "process lists; repeatable")
       ->type_name("HEADER")
       ->allow_extra_args(false)
       ->group(kFetchGroup);
   command
       .add_option(
           "--bearer-token-file", fetching.bearer_token_file,
-          "file whose first line is the bearer token of https requests; read again for each shard")
+          "file whose first line is the bearer token of https requests; the file is read again "
+          "for each shard")
       ->type_name("FILE")
       ->group(kFetchGroup);
   command
       .add_flag("--bearer-token-loopback", fetching.bearer_token_loopback,
-                "send the bearer token over http to this machine, where any user may listen")
+                "send the bearer token also over http without TLS to a server on this machine, "
+                "where any user may listen")
       ->group(kFetchGroup);
   command
       .add_option("--netrc-file", fetching.netrc_file,
@@ -227,7 +236,8 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
       ->group(kFetchGroup);
   command
       .add_option("--ca-file", fetching.ca_file,
-                  "PEM file of the certificate authorities to trust (default: this machine's)")
+                  "PEM file of the certificate authorities to trust (default: those of this "
+                  "machine)")
       ->type_name("FILE")
       ->group(kFetchGroup);
   command
@@ -236,9 +246,9 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
           [&fetching](const std::vector<std::string>& all) {
             for (const std::string& given : all) fetching.moved.push_back(parse_moved(given));
           },
-          "fetch URLs that begin with OLD from NEW, e.g. a mirror, or the same URL with a new "
-          "signature (NEW?SIGNATURE); OLD must match a shard; NEW alone replaces the folder of all "
-          "shards; may be given several times")
+          "replace OLD, the beginning of URLs, by NEW, e.g. a mirror, or the same URL with a new "
+          "signature (NEW?SIGNATURE); at least one shard must match OLD; NEW alone replaces the "
+          "folder of all shards; may be given several times")
       ->type_name("[OLD=]NEW")
       ->allow_extra_args(false)
       ->group(kFetchGroup);
@@ -246,8 +256,8 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
       .add_option_function<std::string>(
           "--retry-for",
           [&fetching](const std::string& given) { fetching.retry_for = parse_retry_time(given); },
-          "how long to retry a fetch after a temporary failure or wrong content, e.g. 30s, 15m or "
-          "2h; 0 means one attempt")
+          "how long to retry a fetch after a temporary failure or wrong content, e.g. 30s, 15m "
+          "or 2h; the time starts again when new bytes arrive; 0 means one attempt")
       ->type_name("DURATION")
       ->default_str("15m")
       ->group(kFetchGroup);
@@ -256,20 +266,20 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
                   "maximum number of transfers from one host at a time; 0 means no limit")
       ->type_name("N")
       ->default_str("0")
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->group(kFetchGroup);
   command
       .add_option(
           "--shard-connections", fetching.max_connections_per_shard,
-          "requests at a time for one large shard that is fetched into the cache; 1 means one "
-          "request for the whole shard")
+          "maximum number of simultaneous requests for one shard of at least 32 MiB that is "
+          "fetched into the cache; 1 means one request for the whole shard")
       ->type_name("N")
       ->default_str("4")
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->group(kFetchGroup);
   command
       .add_flag("--no-sign-request", fetching.s3.anonymous,
-                "read s3:// without keys, for public buckets")
+                "read s3:// URLs without credentials, as public buckets allow")
       ->group(kFetchGroup);
   command
       .add_flag("--allow-pipe", fetching.allow_pipe,

@@ -47,11 +47,12 @@ RankOptions::Range ranks_of(const FillOptions& options, const Sampler& sampler) 
   if (!options.nodes) return {.first = 0, .count = sampler.world_size()};
   const std::uint64_t nodes = *options.nodes;
   if (*options.node >= nodes) {
-    refuse(fmt::format("--node {} is not below --nodes {}", *options.node, nodes));
+    refuse(fmt::format("--node {} is not below --nodes {}; nodes are numbered from 0",
+                       *options.node, nodes));
   }
   if (sampler.world_size() % nodes != 0) {
     refuse(fmt::format(
-        "--world {} is not divisible by --nodes {}: each node has the same number of ranks",
+        "--world {} is not a multiple of --nodes {}; give each node the same number of ranks",
         sampler.world_size(), nodes));
   }
   const std::uint64_t count = sampler.world_size() / nodes;
@@ -90,7 +91,8 @@ CacheFill::Outcome fill(const FillOptions& options, const CacheFill& wanted,
   if (data.part(0).cache()->is_read_only()) {
     throw Unsupported("this user cannot write to the shard cache",
                       in_quotes(options.cache.directory),
-                      "name another directory, or ask its owner to fill it");
+                      "name another directory with --cache, or ask the owner of this directory "
+                      "to fill the cache");
   }
   CacheFill::Outcome outcome;
   Progress progress("filling", Unit::kBytes, options.run.first_use.quiet);
@@ -128,7 +130,7 @@ void run(const FillOptions& options, Output& out) {
   if (options.run.index.empty() && options.run.order.mix.empty()) {
     throw CLI::RequiredError("INDEX");
   }
-  if (options.epochs == 0) refuse("--epochs is 0; it must be at least 1");
+  if (options.epochs == 0) refuse("--epochs is 0; give at least 1");
   const Run opened = open_fill(options);
   const MixedDataset& data = *opened.data;
   const CacheFill wanted = CacheFill::of(data, *opened.sampler,
@@ -137,8 +139,8 @@ void run(const FillOptions& options, Output& out) {
                                           .budget_bytes = budget_of(options, data)});
   if (!wanted.is_order_known && !wanted.shards.empty()) {
     say("note",
-        "this order does not fix in advance when each shard is needed, so shards are fetched in "
-        "the order of the index");
+        "it is unknown which shards this order needs first, so shards are fetched in the order of "
+        "the index");
   }
   const CacheFill::Outcome outcome = fill(options, wanted, data);
   if (options.json) {
@@ -146,10 +148,10 @@ void run(const FillOptions& options, Output& out) {
     return;
   }
   if (wanted.shards.empty()) {
-    out.print("no shard needs a cache, because all are read in place\n");
+    out.print("no shard needs a cache, because all shards are read in place\n");
     return;
   }
-  out.print("{} {}; already there {}; did not fit {}\n",
+  out.print("{} {}; already in the cache {}; did not fit {}\n",
             options.dry_run ? "would fetch" : "fetched", text_of(outcome.fetched),
             text_of(outcome.present), text_of(outcome.left_out));
 }
@@ -161,7 +163,7 @@ void add_fill_command(CLI::App& cache_command, Output& out) {
       "fill", "Fetch the shards that a job will read first, until the cache is full");
   const auto options = std::make_shared<FillOptions>();
   const auto number = [&](const char* name, auto& value, const char* text) {
-    return command->add_option(name, value, text)->check(kWholeNumber)->type_name("N");
+    return command->add_option(name, value, text)->transform(kWholeNumber)->type_name("N");
   };
   number("--epochs", options->epochs, "number of epochs to fetch for, from --epoch on")
       ->capture_default_str();
@@ -171,7 +173,7 @@ void add_fill_command(CLI::App& cache_command, Output& out) {
       number("--node", options->node,
              "number of the node, from 0, whose ranks read through this cache")
           ->needs(nodes);
-  nodes->needs(node)->check(kPositiveNumber);
+  nodes->needs(node)->transform(kPositiveNumber);
   command->add_option("--threads", options->threads, "number of shards fetched at the same time")
       ->check(CLI::Range(1U, 256U))
       ->type_name("N")

@@ -17,8 +17,8 @@ namespace shardwise::tools {
 CLI::Option* add_index_argument(CLI::App& command, std::string& index) {
   return command
       .add_option("INDEX", index,
-                  "the index, or one SOURCE as for `shardwise index`; its index is then built at "
-                  "first use, and updated later")
+                  "the index, or one SOURCE as for `shardwise index`; the index of a SOURCE is "
+                  "built at first use, and updated at later uses")
       ->type_name("");
 }
 

@@ -198,7 +198,8 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
   report_build(options.index, report, {}, seconds, options.json, out);
   if (had_words && index_sources(options.index).empty()) {
     say("note",
-        "the index now lists its shards one by one, because its old sources name other shards");
+        "the index now stores a list of its shards instead of its SOURCEs, because the SOURCEs "
+        "do not name the relocated shards");
   }
 }
 
@@ -233,7 +234,7 @@ struct Job {
   const IndexOptions& options;
   BuildOptions build;
   SourceList sources;
-  bool is_update;       ///< the index stores no sources, so its list of shards is used
+  bool is_update;               ///< the index stores no sources, so its list of shards is used
   detail::EarlierContent kept;  ///< unless --forget is given
 
   BuildPlan plan() const {
@@ -287,10 +288,15 @@ Job make_job(const IndexOptions& options, BuildOptions build) {
 /// index.
 void say_content_changed(const Job& job) {
   if (job.kept.is_lost) {
-    say("note", "the earlier index could not be read, so its options are lost");
+    say("note",
+        "the earlier index could not be read, so its options were lost; if you need "
+        "these options, e.g. --column, give them again");
   }
   if (const auto text = dropped_columns(job.kept.content, job.build.content); !text.empty()) {
-    say("note", "columns of the earlier index that were not given again are removed: " + text);
+    say("note",
+        "these columns of the earlier index were removed, because --column did not name "
+        "them: " +
+            text);
   }
   if (const auto text = kept_options(job.options, job.build.content); !text.empty()) {
     say("note", "options kept from the earlier index, unless --forget is given: " + text);
@@ -344,8 +350,9 @@ void add_index_command(CLI::App& program, Output& out) {
       ->type_name("INDEX");
   command
       ->add_option("--threads", options->threads,
-                   "scanning threads; 0 means only the calling thread (default: one per core)")
-      ->check(kNumThreads)
+                   "number of scanning threads; 0 means: only the calling thread scans (default: "
+                   "one per core)")
+      ->transform(kNumThreads)
       ->type_name("N");
   const auto add_policy = [&](const char* name, std::string& value, const char* text,
                               std::vector<std::string> choices) {
@@ -353,20 +360,22 @@ void add_index_command(CLI::App& program, Output& out) {
   };
   std::vector<CLI::Option*> content = {
       add_policy("--on-bad", options->on_bad,
-                 "rule for bad members; error (the default) fails; skip leaves the member out, or, "
-                 "if only a column cannot be read from it, stores NULL",
+                 "rule for bad members; error (the default) ends the build; skip leaves out the "
+                 "member, or stores NULL if only the value of a column cannot be read",
                  {"error", "skip"}),
       add_policy("--on-no-field", options->on_no_field,
-                 "rule for members without an extension, e.g. `README`, and hidden files",
+                 "rule for members that are no field: names without an extension, e.g. `README`, "
+                 "and hidden files",
                  {"error", "skip"}),
       add_policy("--on-duplicate-field", options->on_duplicate_field,
                  "rule for a field that occurs twice in a sample", {"error", "skip"}),
       add_policy("--on-repeated-key", options->on_repeated_key,
-                 "rule for a key that occurs at two places of a shard; keep makes both a sample",
+                 "rule for a key that occurs at two places of a shard; keep makes a sample of "
+                 "each",
                  {"error", "skip", "keep"}),
       add_policy("--on-link", options->on_link,
-                 "rule for links with the name of a member; resolve gives a hard link the bytes of "
-                 "its target; symbolic links are never followed",
+                 "rule for links that are named like a field of a sample; resolve gives a hard "
+                 "link the bytes of its target; symbolic links are never followed",
                  {"error", "skip", "resolve"}),
       command
           ->add_option_function<std::vector<std::string>>(
@@ -385,7 +394,8 @@ void add_index_command(CLI::App& program, Output& out) {
       command->add_flag("--unique-keys", options->unique_keys,
                         "fail if a key occurs in two shards"),
       command->add_flag("--forget", options->forget,
-                        "drop the options that INDEX was built with, and use only those given now"),
+                        "do not keep the options that INDEX was built with; use only the options "
+                        "of this command"),
       command
           ->add_option_function<std::string>(
               "--part", [options](const std::string& text) { options->part = parse_part(text); },
@@ -406,16 +416,17 @@ void add_index_command(CLI::App& program, Output& out) {
       command
           ->add_option("--relocate", options->relocations,
                        "replace OLD, a folder or the beginning of URLs, by NEW in the stored "
-                       "paths, without reading shards; relative folders are below the current one; "
-                       "not with SOURCE; may be given several times")
+                       "paths, without reading shards; relative folders are below the current "
+                       "folder; cannot be given with SOURCE; may be given several times")
           ->type_name("OLD NEW")
           ->allow_extra_args(false);
   add_cache_options(*command, options->cache);
-  command->add_flag("--keep", options->keep, "keep the remote shards that were read in the cache")
+  command->add_flag("--keep", options->keep, "keep the fetched shards in the cache of --cache")
       ->needs("--cache");
   command->add_flag(
       "--dry-run", options->dry_run,
-      "list the shards that would be read, are unchanged, missing or gone, without writing");
+      "write nothing; list the shards that would be read, are unchanged, missing, or no longer "
+      "among the sources");
   command->add_flag("--header", options->header, kHeaderHelp)->needs("--dry-run");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print the report as one JSON object");
@@ -424,8 +435,8 @@ void add_index_command(CLI::App& program, Output& out) {
                    "a tar file; a directory (all `*.tar`, `*.tgz` and `*.tar.<codec>` below it, "
                    "except hidden ones); a glob; a pattern, e.g. 'train-{000000..000146}.tar'; a "
                    "URL; a wids descriptor (`*.json`); a list (`@list.txt`, or `-` for standard "
-                   "input). Without a SOURCE, the index is updated from its own sources and "
-                   "options; directories, globs and descriptors are then read again")
+                   "input). Without a SOURCE, the index is updated from the sources and options "
+                   "stored in it; directories, globs and descriptors are then read again")
       ->type_name("");
   for (const char* name : {"--on-bad", "--on-no-field", "--on-duplicate-field", "--on-repeated-key",
                            "--on-link", "--drop-missing", "--check-md5"}) {
@@ -451,7 +462,7 @@ void add_index_command(CLI::App& program, Output& out) {
       if (!options->sources.empty() || option->count() == 0) continue;
       throw CLI::ValidationError(
           option->get_name() +
-          " needs a SOURCE; without one, an index is updated with its own options");
+          " needs a SOURCE; without a SOURCE, the index is updated with its stored options");
     }
     if (options->sources.empty() && options->relocations.empty() && !is_there(options->index)) {
       throw CLI::RequiredError("SOURCE");

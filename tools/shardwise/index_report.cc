@@ -62,14 +62,15 @@ void print_notes(const std::string& index, const BuildReport& report, const Note
   for (std::size_t i = 0; i < columns.size(); ++i) {
     if (report.without_value[i] == 0) continue;
     say("note",
-        fmt::format("the column {} is null for {} of {}, which lack the value: {}",
+        fmt::format("the column {} is NULL for {} of {}, which lack the field or its JSON path: "
+                    "--column {}",
                     in_quotes(columns[i].name), human_count(report.without_value[i]),
                     counted(report.summary.num_samples, "sample"), escaped(to_string(columns[i]))));
   }
   if (!noted.gone.empty()) {
     say("note",
-        fmt::format("{} in the earlier index, but not among the sources, and so removed: {}",
-                    counted(noted.gone.size(), "shard", "is", "are"), some_of(noted.gone)));
+        fmt::format("{} removed from the index, because no longer among the sources: {}",
+                    counted(noted.gone.size(), "shard", "was", "were"), some_of(noted.gone)));
   }
   say_files_left_out(noted.left_out);
   if (!noted.without_end_marker.empty()) {
@@ -95,7 +96,7 @@ void print_notes(const std::string& index, const BuildReport& report, const Note
                             some_of(noted.without_checksum)));
   }
   if (report.shards_moved > 0) {
-    say("note", fmt::format("{} a new path or time, and {} not read again",
+    say("note", fmt::format("{} a new path or modification time, and {} not read again",
                             counted(report.shards_moved, "shard", "has", "have"),
                             report.shards_moved == 1 ? "was" : "were"));
   }
@@ -181,13 +182,13 @@ void report_plan(const std::string& index, const BuildPlan& plan, bool is_json, 
     print_json(out, "index", json);
     return;
   }
-  Table table(out, {{"what"}, {"shard", Align::kLeft, Cut::kStart}}, has_header);
+  Table table(out, {{"what"}, {"url", Align::kLeft, Cut::kStart}}, has_header);
   for (const auto& [kind, shards] : kinds) {
     for (const std::string& shard : shards) table.add({kind, escaped(without_secrets(shard))});
   }
   table.finish();
   out.flush();
-  std::string text = fmt::format("{} would be read, of {}", counted(plan.read.size(), "shard"),
+  std::string text = fmt::format("would read {} ({})", counted(plan.read.size(), "shard"),
                                  human_bytes(plan.bytes_to_read));
   const auto add = [&](const std::vector<std::string>& shards, std::string_view what) {
     if (!shards.empty()) text += fmt::format(", {} {}", human_count(shards.size()), what);
@@ -195,7 +196,7 @@ void report_plan(const std::string& index, const BuildPlan& plan, bool is_json, 
   add(plan.resumed, "reused from an unfinished build");
   add(plan.unchanged, "unchanged");
   add(plan.missing, "missing");
-  add(plan.gone, "no longer in the index");
+  add(plan.gone, "no longer among the sources");
   say("note", text + "; nothing was written");
 }
 

@@ -138,7 +138,7 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
               in_quotes(member.name), escaped(member.reason));
   }
   if (members.size() > shown) {
-    out.print("  and {} more: shardwise ls --left-out shows all\n",
+    out.print("  and {} more members; shardwise ls --left-out lists all\n",
               human_count(members.size() - shown));
   }
 }
@@ -174,8 +174,10 @@ void run(const InfoOptions& options, Output& out) {
     out.print("compressed   {}, which cannot be read in place\n",
               counted(compressed.count, "shard"));
     if (compressed.unchecked > 0 && !summary.content.hashes) {
-      out.print("unchecked    {} of them without a checksum; store hashes with --hash\n",
-                human_count(compressed.unchecked));
+      out.print(
+          "unchecked    {}, compressed without a checksum; store hashes with shardwise "
+          "index --hash\n",
+          counted(compressed.unchecked, "shard"));
     }
   }
   print_fields(summary, out);

@@ -246,8 +246,8 @@ std::chrono::duration<double> LoadedEpoch::replay(const MixedDataset& data, cons
   std::optional<Batch> batch;
   if (sampler.size() > 0) batch = impl_->loader_at(data, sampler)->next();
   if (!batch) {
-    throw InvalidArgument("the rank has no batch to replay", "--replay",
-                          "name an index with samples for this rank");
+    throw InvalidArgument("the rank has no samples, so no batch can be replayed", "--replay",
+                          "choose a --rank with samples, or another INDEX");
   }
   const auto begin = std::chrono::steady_clock::now();
   for (std::uint64_t i = 0; i < times; ++i) {
@@ -308,7 +308,7 @@ std::vector<std::string> LoadedEpoch::bad() const {
   }
   if (const std::size_t more = impl_->reasons.size() - lines.size(); more > 0) {
     const std::string& list = impl_->arguments.bad_list;
-    lines.push_back(fmt::format("and {} more: {} lists all", human_count(more),
+    lines.push_back(fmt::format("and {} more bad samples; {} lists all", human_count(more),
                                 list.empty() ? "--bad-list FILE" : escaped(list)));
   }
   return lines;
@@ -331,7 +331,7 @@ void LoadedEpoch::finish(const MixedDataset& data) const {
   throw BadField(
       "all loaded samples are bad",
       counted(impl_->reasons.size(), "sample") + ", the first: " + impl_->reasons.begin()->second,
-      "check --decode and the fields that it reads");
+      "check --decode and --image-field");
 }
 
 }  // namespace shardwise::tools

@@ -107,7 +107,7 @@ std::uint64_t list_shard(const Index& index, std::uint64_t number, std::uint64_t
 /// Lists the members that belong to no sample, except directories.
 void list_left_out(const LsOptions& options, const Index& index, Output& out) {
   Table table(out,
-              {{"shard", Align::kLeft, Cut::kStart},
+              {{"url", Align::kLeft, Cut::kStart},
                {"offset", Align::kRight},
                {"kind"},
                {"name", Align::kLeft, Cut::kStart},
@@ -147,7 +147,7 @@ void run(const LsOptions& options, Output& out) {
     return;
   }
   Table table(out,
-              {{"shard", Align::kLeft, Cut::kStart},
+              {{"url", Align::kLeft, Cut::kStart},
                {"sample", Align::kRight},
                {"key", Align::kLeft, Cut::kStart},
                {"field"},
@@ -176,18 +176,20 @@ void run(const LsOptions& options, Output& out) {
 
 void add_ls_command(CLI::App& program, Output& out) {
   CLI::App* command =
-      program.add_subcommand("ls", "List every member: shard, sample, key, field, offset and size");
+      program.add_subcommand("ls",
+                             "List every member: URL of the shard, sample, key, field, "
+                             "offset and size");
   const auto options = std::make_shared<LsOptions>();
   add_index_argument(*command, options->index)->required();
-  command->add_option("--shard", options->shard, "list only this shard, from 0")
-      ->check(kWholeNumber)
+  command->add_option("--shard", options->shard, "list only the shard with this number, from 0")
+      ->transform(kWholeNumber)
       ->type_name("N");
   command->add_option("--limit", options->limit, "print at most N members")
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->type_name("N");
   command->add_flag("--left-out", options->left_out,
-                    "list the members that belong to no sample: shard, offset, kind, name and "
-                    "reason; directories are only counted");
+                    "list the members that belong to no sample, except directories: URL of the "
+                    "shard, offset, kind, name and reason");
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per line");
   add_first_use_options(*command, options->first_use);

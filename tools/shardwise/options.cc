@@ -1,5 +1,6 @@
 #include "options.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -16,7 +17,7 @@ std::optional<std::uint64_t> unit_bytes(std::string_view unit) {
   for (char& c : upper) {
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
   }
-  if (upper.empty() || upper == "B") return 1;
+  if (upper.empty() || upper == "B" || upper == "BYTES") return 1;
   const std::size_t power = kLetters.find(upper.front());
   const std::string_view rest = std::string_view(upper).substr(1);
   if (power == std::string_view::npos || (!rest.empty() && rest != "B" && rest != "IB")) {
@@ -27,35 +28,55 @@ std::optional<std::uint64_t> unit_bytes(std::string_view unit) {
   return bytes;
 }
 
+/// Returns the digits of a number without its thousands separators: "20000" for "20,000". Returns
+/// the text unchanged if commas do not separate groups of three digits.
+std::string without_separators(std::string_view text) {
+  const std::size_t first = text.find(',');
+  if (first == std::string_view::npos || first == 0 || first > 3) return std::string(text);
+  std::string digits(text.substr(0, first));
+  for (std::size_t i = first; i < text.size(); i += 4) {
+    if (text[i] != ',' || text.size() - i < 4) return std::string(text);
+    digits += text.substr(i + 1, 3);
+  }
+  return digits;
+}
+
 constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
 
-/// Returns why `text` is not an integer from `least` to `most`; returns "" if it is.
-std::string problem_of_number(const std::string& text, std::uint64_t least,
-                              std::uint64_t most = kAny) {
+/// Removes thousands separators from `text`. Returns why `text` is not an integer from `least` to
+/// `most`; returns "" if it is.
+std::string problem_of_number(std::string& text, std::uint64_t least, std::uint64_t most = kAny) {
   std::uint64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const std::string digits = without_separators(text);
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
   const bool is_number = stop == end && error == std::errc();
-  if (is_number && value >= least && value <= most) return {};
+  if (is_number && value >= least && value <= most) {
+    text = digits;
+    return {};
+  }
   if (most != kAny) {
     return in_quotes(text) + " is not a whole number from " + std::to_string(least) + " to " +
            std::to_string(most);
   }
   if (stop == end && error == std::errc::result_out_of_range) {
-    return in_quotes(text) + " is too large";
+    return in_quotes(text) + " is too large; give a number below 2^64";
   }
-  return in_quotes(text) + " is not a whole number of " + std::to_string(least) + " or more";
+  return in_quotes(text) + " is not a whole number of at least " + std::to_string(least);
 }
 
 }  // namespace
 
 std::optional<std::uint64_t> parse_byte_size(std::string_view text) {
-  const char* const end = text.data() + text.size();
+  const std::size_t num_digits = std::min(text.find_first_not_of("0123456789,"), text.size());
+  const std::string digits = without_separators(text.substr(0, num_digits));
+  const char* const end = digits.data() + digits.size();
   std::uint64_t number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc()) return std::nullopt;
-  const std::optional<std::uint64_t> bytes =
-      unit_bytes({stop, static_cast<std::size_t>(end - stop)});
+  const auto [stop, error] = std::from_chars(digits.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  std::string_view unit = text.substr(num_digits);
+  if (unit.size() > 1 && unit.front() == ' ') unit.remove_prefix(1);
+  const std::optional<std::uint64_t> bytes = unit_bytes(unit);
   if (!bytes || number > std::numeric_limits<std::uint64_t>::max() / *bytes) return std::nullopt;
   return number * *bytes;
 }
@@ -96,19 +117,19 @@ const CLI::Validator kByteSize(
     [](std::string& text) {
       const std::optional<std::uint64_t> bytes = parse_byte_size(text);
       if (!bytes)
-        return in_quotes(text) + " is not a size; write a number of bytes, or 512M, 20GiB, 500MB";
+        return in_quotes(text) +
+               " is not a size; write a number of bytes, or e.g. 512M, 20GiB or 500MB";
       text = std::to_string(*bytes);
       return std::string();
     },
     "", "bytes");
 
-const CLI::Validator kWholeNumber(
-    [](const std::string& text) { return problem_of_number(text, 0); }, "");
+const CLI::Validator kWholeNumber([](std::string& text) { return problem_of_number(text, 0); }, "");
 
-const CLI::Validator kPositiveNumber(
-    [](const std::string& text) { return problem_of_number(text, 1); }, "");
+const CLI::Validator kPositiveNumber([](std::string& text) { return problem_of_number(text, 1); },
+                                     "");
 
-const CLI::Validator kNumThreads(
-    [](const std::string& text) { return problem_of_number(text, 0, 1024); }, "");
+const CLI::Validator kNumThreads([](std::string& text) { return problem_of_number(text, 0, 1024); },
+                                 "");
 
 }  // namespace shardwise::tools

@@ -22,17 +22,17 @@ inline constexpr const char* kHeaderHelp =
 
 /// Help of --access.
 inline constexpr const char* kAccessHelp =
-    "how shards are read; map maps them, without copies; read copies, so a truncated shard is an "
-    "error, not a SIGBUS; range fetches single samples of remote shards, one request each";
+    "how shards are read; map maps shards, without copies; read copies, and reports truncated "
+    "shards as errors, not as SIGBUS; range fetches each sample of a remote shard by a request";
 
 /// Marks the options of a command that its short help, -h, shows. CLI11 stores no notes of its
 /// users, so the mark is its flag of config files, which no program here reads.
 void mark_common(CLI::App& command, std::initializer_list<const char*> names);
 inline bool is_common(const CLI::Option& option) { return !option.get_configurable(); }
 
-/// Parses a number of bytes: "512", "512M", "20GiB", "2TB". A unit of one letter or with "iB" is a
-/// power of 1,024; a unit with "B" is a power of 1,000. Ignores case. Returns nullopt if `text` is
-/// invalid or too large.
+/// Parses a number of bytes: "512", "512M", "20GiB", "2TB", "32,768 bytes". A unit of one letter
+/// or with "iB" is a power of 1,024; a unit with "B" is a power of 1,000. Ignores case. Returns
+/// nullopt if `text` is invalid or too large.
 std::optional<std::uint64_t> parse_byte_size(std::string_view text);
 
 /// Parses a duration: "30s", "15m", "2h", "1d", "500ms", or "0". Returns nullopt if `text` is
@@ -47,7 +47,8 @@ CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint
 /// and sets the type by which help explains sizes.
 extern const CLI::Validator kByteSize;
 
-/// For options that are integers from 0 on. CLI11 alone would accept -1 as 2^64 - 1.
+/// For options that are integers from 0 on, by transform(). CLI11 alone would accept -1 as
+/// 2^64 - 1. Accepts thousands separators, which all commands print: 20,000.
 extern const CLI::Validator kWholeNumber;
 /// For options that are integers from 1 on.
 extern const CLI::Validator kPositiveNumber;

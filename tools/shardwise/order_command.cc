@@ -27,7 +27,8 @@ void run(const OrderCommandOptions& options, Output& out) {
   const Run run = open_run(options.run);
   Sampler& sampler = *run.sampler;
   if (!options.run.rank && sampler.world_size() > 1 && ::isatty(STDERR_FILENO) == 1) {
-    say("note", fmt::format("these are the samples of rank 0 of {}; choose another with --rank",
+    say("note", fmt::format("these are the samples of rank 0 of {}; choose another rank with "
+                            "--rank",
                             sampler.world_size()));
   }
   sampler.seek(options.from);
@@ -56,11 +57,14 @@ void add_order_command(CLI::App& program, Output& out) {
   CLI::App* command =
       program.add_subcommand("order", "Print the sample numbers that one rank reads, one per line");
   const auto options = std::make_shared<OrderCommandOptions>();
-  command->add_option("--from", options->from, "first of the rank's samples to print, from 0")
-      ->check(kWholeNumber)
+  command
+      ->add_option("--from", options->from,
+                   "place, in the rank's order, of the first sample "
+                   "to print, from 0")
+      ->transform(kWholeNumber)
       ->type_name("N");
   command->add_option("--limit", options->limit, "print at most N samples")
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->type_name("N");
   command->add_flag("--json", options->json,
                     "print one JSON object per line: the sample, and its position in the epoch");

@@ -36,7 +36,8 @@ constexpr const char* kRareGroup = "Order of the samples, rarely needed";
 void require(bool holds, std::string_view option, const std::string& sampler,
              std::string_view used_by) {
   if (holds) return;
-  throw_usage(fmt::format("{} does not apply to {}, only to {}", option, sampler, used_by));
+  throw_usage(fmt::format("{} does not apply to {}, only to {}; leave out {}", option, sampler,
+                          used_by, option));
 }
 
 /// Parses an option's value that has been checked before.
@@ -58,7 +59,7 @@ OrderKind kind_of(const OrderArguments& arguments) {
   const std::string said = in_order ? "--no-shuffle" : "--sampler " + name;
   OrderKind kind = in_order ? OrderKind(Sequential{}) : parse_order_kind(name);
   require(!arguments.no_shuffle || !std::holds_alternative<Resampled>(kind), "--no-shuffle", said,
-          "all others");
+          "the other samplers");
   for (const detail::KindOption& option : detail::kind_options()) {
     const bool is_of_it = std::ranges::count(option.kinds, name_of(kind)) > 0;
     require(is_of_it || !arguments.of_kind.contains(option.option), option.option, said,
@@ -87,7 +88,9 @@ std::variant<Chunked, Sharded, Sequential> part_kind_of(const OrderKind& kind) {
   if (const auto* sharded = std::get_if<Sharded>(&kind)) return *sharded;
   if (std::holds_alternative<Sequential>(kind)) return Sequential{};
   throw_usage(
-      fmt::format("--mix combines chunked, sharded and sequential orders, not {}", name_of(kind)));
+      fmt::format("--mix cannot be given with --sampler {}; choose --sampler chunked, sharded or "
+                  "sequential",
+                  name_of(kind)));
 }
 
 FindKey key_finder(const MixedDataset* data) {
@@ -108,10 +111,11 @@ SkipList skip_of(const OrderArguments& arguments, const MixedDataset* data) {
                                  data != nullptr ? to_string(data->fingerprint()) : "");
   if (data != nullptr && !skip.samples().empty() &&
       skip.samples().rbegin()->first >= data->size()) {
-    throw OutOfRange(
-        "no sample " + std::to_string(skip.samples().rbegin()->first) + " to leave out",
-        in_quotes(arguments.skip_file),
-        "sample numbers are in [0, " + std::to_string(data->size()) + ")");
+    throw OutOfRange("the skip file names a sample that the data lacks",
+                     in_quotes(arguments.skip_file) + ", sample " +
+                         std::to_string(skip.samples().rbegin()->first),
+                     "the data has " + counted(data->size(), "sample") +
+                         ", numbered from 0; correct the number");
   }
   return skip;
 }
@@ -135,8 +139,9 @@ std::optional<ResumeToken> token_of(const RunArguments& arguments) {
 void refuse_beside_token(const RunArguments& arguments) {
   for (const CLI::Option* option : arguments.order.order_options) {
     if (option->count() == 0) continue;
-    throw_usage(fmt::format("{} is already set by {}; leave it out", option->get_name(),
-                            arguments.checkpoint.empty() ? "--token" : "--checkpoint"));
+    throw_usage(fmt::format(
+        "{} cannot be given with {}, which sets the order; leave out {}", option->get_name(),
+        arguments.checkpoint.empty() ? "--token" : "--checkpoint", option->get_name()));
   }
 }
 
@@ -144,8 +149,10 @@ void refuse_beside_token(const RunArguments& arguments) {
 SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeToken>& token) {
   if (token) {
     if (arguments.size && *arguments.size != token->spec.num_samples) {
-      throw_usage(fmt::format("--size {}: the token is for {} samples", *arguments.size,
-                              token->spec.num_samples));
+      throw_usage(
+          fmt::format("--size {} differs from the token, which is for {} samples; leave "
+                      "out --size",
+                      *arguments.size, token->spec.num_samples));
     }
     return SampleSet(token->spec.num_samples).with_fingerprint(token->fingerprint);
   }
@@ -170,7 +177,7 @@ CLI::Option* add_field(CLI::App& command, const detail::Field<Owner, Value>& fie
     option = command.add_option_function<std::string>(name, given, words);
   }
   if constexpr (std::is_same_v<Value, std::uint64_t>) {
-    option->check(kWholeNumber)->type_name("N");
+    option->transform(kWholeNumber)->type_name("N");
   } else if constexpr (detail::Choice<Value>) {
     constexpr auto names = choices(std::type_identity<Value>{});
     option->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
@@ -222,7 +229,14 @@ void add_kind_options(CLI::App& command, OrderArguments& arguments) {
 
 void add_order_options(CLI::App& command, OrderArguments& arguments) {
   arguments.order_options.push_back(
-      command.add_option("--sampler", arguments.sampler, "kind of order")
+      command
+          .add_option("--sampler", arguments.sampler,
+                      "order of the samples; chunked shuffles "
+                      "chunks of samples; sharded shuffles "
+                      "whole shards; sequential does not "
+                      "shuffle; resampled draws with "
+                      "replacement; wids is the order of "
+                      "Python wids")
           ->check(CLI::IsMember({"chunked", "sharded", "sequential", "resampled", "wids"}))
           ->capture_default_str()
           ->group(kGroup));
@@ -256,7 +270,7 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
       .add_option(
           "--replicas", arguments.replicas,
           "number of neighbouring ranks that read the same samples, e.g. in tensor parallelism")
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->type_name("N")
       ->capture_default_str()
       ->group(kRareGroup);
@@ -276,8 +290,10 @@ MixedIndexes parse_mix(const std::vector<std::string>& mix) {
     double weight = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
     if (error != std::errc() || end != text.data() + text.size() || mark == 0) {
-      throw_usage(fmt::format("--mix {}: write INDEX=WEIGHT, e.g. web.idx=0.7,books.idx=0.3",
-                              in_quotes(part)));
+      throw_usage(
+          fmt::format("--mix: {} is not INDEX=WEIGHT; write e.g. "
+                      "web.idx=0.7,books.idx=0.3",
+                      in_quotes(part)));
     }
     parsed.indexes.push_back(part.substr(0, mark));
     parsed.weights.push_back(weight);
@@ -299,12 +315,12 @@ Order order_of(const OrderArguments& arguments, const MixedDataset* data) {
 void add_step_size(CLI::App& command, StepSize& step) {
   CLI::Option* const batch =
       command.add_option("--batch", step.batch_size, "samples per step on each rank")
-          ->check(kPositiveNumber)
+          ->transform(kPositiveNumber)
           ->type_name("N");
   command
       .add_option("--global-batch", step.global_batch_size,
                   "samples per step on all ranks together, instead of --batch")
-      ->check(kPositiveNumber)
+      ->transform(kPositiveNumber)
       ->excludes(batch)
       ->type_name("N");
 }
@@ -321,7 +337,10 @@ StepSize checked(const StepSize& given) {
 MixedDataset open_data(const OrderArguments& arguments, const std::string& index,
                        const std::function<Dataset(const std::string& index)>& open) {
   std::vector<std::string> indexes = parse_mix(arguments.mix).indexes;
-  if (!index.empty() && !indexes.empty()) throw_usage("--mix names the indexes; leave INDEX out");
+  if (!index.empty() && !indexes.empty())
+    throw_usage(
+        "--mix cannot be given with INDEX; leave "
+        "out INDEX");
   if (indexes.empty()) indexes = {index};
   std::vector<Dataset> parts;
   for (const std::string& name : indexes) {
@@ -335,32 +354,38 @@ void add_run_options(CLI::App& command, RunArguments& arguments, bool with_size)
   CLI::Option* const index = add_index_argument(command, arguments.index);
   if (with_size) {
     command.add_option("--size", arguments.size, "number of samples, instead of INDEX")
-        ->check(kWholeNumber)
+        ->transform(kWholeNumber)
         ->excludes(index)
         ->type_name("N");
   }
   const auto number = [&](const char* name, auto& value, const char* text) {
-    command.add_option(name, value, text)->check(kWholeNumber)->type_name("N")->group(kRankGroup);
+    command.add_option(name, value, text)
+        ->transform(kWholeNumber)
+        ->type_name("N")
+        ->group(kRankGroup);
   };
   number("--epoch", arguments.epoch,
          "epoch number, from 0; with --token or --checkpoint, a later epoch to begin instead of "
          "resuming");
   arguments.world_option = command.add_option("--world", arguments.world_size, "number of ranks")
-                               ->check(kWholeNumber)
+                               ->transform(kWholeNumber)
                                ->type_name("N")
                                ->capture_default_str()
                                ->group(kRankGroup);
-  number("--rank", arguments.rank, "rank, from 0");
+  number("--rank", arguments.rank, "rank whose samples are used, from 0");
   add_order_options(command, arguments.order);
   CLI::Option* const token =
       command
           .add_option(
               "--token", arguments.token,
-              "resume token, a file or the text; it holds the order and the point of resuming")
+              "resume token, as a file or as text; the token sets the order and the position to "
+              "resume from")
           ->type_name("FILE|TEXT")
           ->group("Resuming a run");
   command
-      .add_option("--checkpoint", arguments.checkpoint, "checkpoint, whose resume token is used")
+      .add_option("--checkpoint", arguments.checkpoint,
+                  "checkpoint whose resume token sets the "
+                  "order and the position to resume from")
       ->type_name("FILE")
       ->excludes(token)
       ->group("Resuming a run");
@@ -376,8 +401,9 @@ void go_by_launcher(RunArguments& arguments) {
   arguments.node = {.first = static_cast<std::uint64_t>(found.rank - found.local_rank),
                     .count = static_cast<std::uint64_t>(found.local_world_size)};
   if (!arguments.first_use.quiet) {
-    say("note", fmt::format("this is {}, by {}; --world and --rank override this", describe(found),
-                            found.launcher));
+    say("note", fmt::format("using the samples of {} (from {}); to choose another rank, give "
+                            "--world and --rank",
+                            describe(found), found.launcher));
   }
 }
 
@@ -388,11 +414,17 @@ void check_mixture(const OrderArguments& arguments, const Order& order, const Mi
   const auto* const mixture = std::get_if<Mixture>(&order.kind);
   const std::vector<double> weights = parse_mix(arguments.mix).weights;
   if (mixture == nullptr || data == nullptr) return;
-  if (weights.empty()) throw_usage("the token is for a mixture; name its indexes with --mix");
+  if (weights.empty())
+    throw_usage(
+        "the token is for a mixture of indexes; name these indexes "
+        "with --mix");
   const bool same =
       std::equal(weights.begin(), weights.end(), mixture->parts.begin(), mixture->parts.end(),
                  [](double weight, const Mixture::Part& part) { return weight == part.weight; });
-  if (!same) throw_usage("--mix has other indexes or weights than the token");
+  if (!same)
+    throw_usage(
+        "--mix has other weights than the token; give the --mix of the run that "
+        "wrote the token");
 }
 
 /// Returns a sampler at the position that the options select.
@@ -413,14 +445,16 @@ std::unique_ptr<Sampler> sampler_at(const RunArguments& arguments, const SampleS
                           .global_batch_size = step.global_batch_size,
                           .replicas = arguments.order.replicas};
   if (std::holds_alternative<Sharded>(order.kind) && !samples.knows_shards()) {
-    throw_usage("--sampler sharded needs INDEX, because --size has no shards");
+    throw_usage("--sampler sharded needs shards; give INDEX instead of --size");
   }
   auto sampler = as_usage([&] { return make_sampler(samples, order, ranks); });
   if (token) sampler->resume(*token);
   if (arguments.epoch) {
     if (token && *arguments.epoch < token->epoch) {
-      throw_usage(fmt::format("--epoch {} is before epoch {} of the token", *arguments.epoch,
-                              token->epoch));
+      throw_usage(
+          fmt::format("--epoch {} is before epoch {} of the token; give a later --epoch, "
+                      "or leave out --epoch",
+                      *arguments.epoch, token->epoch));
     }
     as_usage([&] { sampler->set_epoch(*arguments.epoch); });
   }
@@ -447,7 +481,7 @@ Run open_run(const RunArguments& arguments, const StepSize& step,
       return open(find_index(name, arguments.first_use));
     });
   } else if (arguments.order.where) {
-    throw_usage("--where needs an index");
+    throw_usage("--where needs INDEX; give INDEX instead of --size");
   }
   const MixedDataset* const data = run.data ? &*run.data : nullptr;
   const SampleSet samples = data ? SampleSet(*data) : samples_of(arguments, token);

@@ -81,7 +81,9 @@ bool is_classes_file(const std::string& path) {
 void require_own(const PackOptions& options, bool has_classes) {
   const auto refuse = [](const std::string& path) {
     throw InvalidArgument("will not replace a file that `shardwise pack` did not write",
-                          in_quotes(path), "move the file, or choose another folder or --prefix");
+                          in_quotes(path),
+                          "move the file, or choose another folder with "
+                          "--output, or another --prefix");
   };
   for (const std::uint64_t number : shards_there(options)) {
     const std::string path = options.directory + "/" + shard_name(options, number);
@@ -103,7 +105,8 @@ void prepare_directory(const PackOptions& options, bool has_classes) {
   if (error) throw_errno(error.value(), "cannot make the folder", options.directory);
   if (!options.force && !shards_there(options).empty()) {
     throw InvalidArgument("the folder already holds shards", in_quotes(options.directory),
-                          "replace them with --force, or choose another folder");
+                          "replace these shards with --force, or choose another folder with "
+                          "--output");
   }
   require_own(options, has_classes);
 }
@@ -142,7 +145,7 @@ class Packer {
 [[noreturn]] void throw_interrupted(const PackOptions& options, const Packer& packer) {
   if (options.dry_run || packer.num_finished() == 0) throw Cancelled("interrupted");
   throw Interrupted(fmt::format(
-      "interrupted; {} complete in {}; run again with --force to replace them",
+      "interrupted; {} complete in {}; run again with --force to replace these shards",
       counted(packer.num_finished(), "shard", "is", "are"), in_quotes(options.directory)));
 }
 
@@ -181,12 +184,14 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
   out.print(", {:.2f} s\n", seconds);
   if (!list.left_out.empty()) {
     say("note",
-        fmt::format("{} left out, because not named like {}; the first is {}",
+        fmt::format("{} left out, because not named like {}; the first file is {}",
                     counted(list.left_out.size(), "file"),
                     list.classes.empty() ? "samples" : "images", in_quotes(list.left_out[0])));
   }
   if (!list.classes.empty() && !options.shuffle) {
-    say("note", "each shard holds few classes, which is bad for training; mix them with --shuffle");
+    say("note",
+        "each shard has samples of few classes, which is bad for training; mix the "
+        "classes with --shuffle");
   }
 }
 
@@ -230,19 +235,21 @@ void add_pack_command(CLI::App& program, Output& out) {
       ->type_name("DIR");
   source->require_option(1);
   command->add_option("--max-samples", options->max_samples, "maximum samples per shard")
-      ->check(kPositiveNumber)
+      ->transform(kPositiveNumber)
       ->type_name("N")
       ->capture_default_str();
   add_byte_size(*command, "--max-bytes", options->max_bytes, "maximum bytes per shard");
   command->add_option("--prefix", options->prefix, "beginning of the shards' names")
       ->check([](const std::string& prefix) {
-        return prefix.find('/') == std::string::npos ? "" : "must not contain a slash";
+        return prefix.find('/') == std::string::npos ? ""
+                                                     : "must not contain a slash; name a folder "
+                                                       "with --output";
       })
       ->type_name("TEXT")
       ->capture_default_str();
   CLI::Option* shuffle = command->add_flag("--shuffle", options->shuffle, "shuffle the samples");
   command->add_option("--seed", options->seed, "shuffle seed")
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->needs(shuffle)
       ->type_name("N")
       ->capture_default_str();

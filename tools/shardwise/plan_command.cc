@@ -36,8 +36,10 @@ struct PlanOptions {
 /// @param has_window  set to true if a smaller --window is possible.
 FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
   if (options.run.rank) {
-    throw CLI::ValidationError("--rank does not apply to a plan, which covers all ranks",
-                               CLI::ExitCodes::ValidationError);
+    throw CLI::ValidationError(
+        "--rank does not apply to a plan, which covers all ranks; leave "
+        "out --rank",
+        CLI::ExitCodes::ValidationError);
   }
   try {
     Run run;
@@ -58,12 +60,11 @@ FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
     }
     const std::uint64_t num_ranks = run.sampler->world_size();
     if (options.plan.nodes == 0) {
-      throw CLI::ValidationError("--nodes is 0; it must be at least 1",
-                                 CLI::ExitCodes::ValidationError);
+      throw CLI::ValidationError("--nodes is 0; give at least 1", CLI::ExitCodes::ValidationError);
     }
     if (num_ranks % options.plan.nodes != 0) {
-      throw CLI::ValidationError(fmt::format("--world {} is not divisible by --nodes {}; each node "
-                                             "must have the same number of ranks",
+      throw CLI::ValidationError(fmt::format("--world {} is not a multiple of --nodes {}; give "
+                                             "each node the same number of ranks",
                                              num_ranks, options.plan.nodes),
                                  CLI::ExitCodes::ValidationError);
     }
@@ -175,7 +176,7 @@ void print_nodes(const FetchPlan& plan, Output& out) {
               human_bytes(next_use.bytes_fetched));
   }
   if (plan.kinds.size() > kKindsShown) {
-    out.print("and {} more: shardwise plan --json shows all\n",
+    out.print("and {} more nodes; shardwise plan --json lists all nodes\n",
               human_count(plan.kinds.size() - kKindsShown));
   }
 }
@@ -202,14 +203,15 @@ void run(const PlanOptions& options, Output& out) {
             human_count(plan.bytes_for_once()));
   if (plan.bytes_in_use() > plan.options.cache_bytes) {
     out.print(
-        "\nthe cache is smaller than the shards in use at one time, up to {} ({} bytes), so some "
-        "shards are not kept; choose {}a larger cache\n",
+        "\nthe cache is smaller than the shards that a node uses at the same time, up to {} ({} "
+        "bytes), so some shards are fetched more often; choose {}a larger cache\n",
         human_bytes(plan.bytes_in_use()), human_count(plan.bytes_in_use()),
         has_window ? "a smaller --window or " : "");
   }
   if (const std::uint64_t count = plan.num_not_simulated(); count > 0) {
     out.print(
-        "\n{} of the nodes were simulated; for the other {}, the counts of a neighbour are shown\n",
+        "\n{} of the nodes were simulated; each of the other {} nodes shows the counts of a "
+        "similar node\n",
         human_count(plan.options.nodes - count), human_count(count));
   }
 }
@@ -221,7 +223,7 @@ void add_plan_command(CLI::App& program, Output& out) {
       "plan", "Predict, before a run, what the shard cache of each node will fetch");
   const auto options = std::make_shared<PlanOptions>();
   const auto number = [&](const char* name, auto& value, const char* what, const char* type) {
-    return command->add_option(name, value, what)->check(kWholeNumber)->type_name(type);
+    return command->add_option(name, value, what)->transform(kWholeNumber)->type_name(type);
   };
   const auto size = [&](const char* name, std::uint64_t& value, const char* what) {
     return command->add_option(name, value, what)->transform(kByteSize)->type_name(kSizeType);
@@ -238,7 +240,8 @@ void add_plan_command(CLI::App& program, Output& out) {
          "number of nodes; each has a cache and an equal block of the ranks", "N")
       ->required();
   add_cache_bytes(*command, "--cache-bytes", options->cache_bytes,
-                  "size of each cache: a SIZE, or a percentage of all shards, e.g. 20%")
+                  "size of each cache: a SIZE, or a percentage of the size of all shards, e.g. "
+                  "20%")
       ->required();
   number("--epochs", options->plan.epochs, "number of epochs, from --epoch on", "N")
       ->capture_default_str();

@@ -111,7 +111,7 @@ std::string sql_of(const std::string& text) {
   constexpr std::string_view kWhat = "the query";
   if (text == "-") return read_text("", kMaxQueryBytes, kWhat);
   if (!text.starts_with('@')) return text;
-  if (text == "@") throw CLI::ValidationError("SQL", "write the name of a file after the @");
+  if (text == "@") throw CLI::ValidationError("SQL", "no file name follows the @; write @FILE");
   return read_text(at_home(text.substr(1)), kMaxQueryBytes, kWhat);
 }
 
@@ -141,7 +141,9 @@ void run(const QueryOptions& options, Output& out) {
       begin != std::string::npos && sql[begin] == '.') {
     const std::size_t end = sql.find_last_not_of(" \t\r\n");
     if (sql.substr(begin, end + 1 - begin) == ".schema") return print_schema(*index, options, out);
-    throw CLI::ValidationError("SQL", "unknown dot command; the only one is .schema");
+    throw CLI::ValidationError("SQL",
+                               in_quotes(sql.substr(begin, end + 1 - begin)) +
+                                   " is not a dot command; write .schema, the only dot command");
   }
   Query query(index, sql, options.limits);
   query.set_cancel(interrupt_token());
@@ -182,7 +184,7 @@ void add_query_command(CLI::App& program, Output& out) {
       ->required()
       ->type_name("");
   add_byte_size(*command, "--scratch-bytes", options->limits.scratch_bytes,
-                "maximum bytes of temporary files for sorting and grouping, below TMPDIR")
+                "maximum size of temporary files for sorting and grouping, in the folder TMPDIR")
       ->default_str("4G");
   command->add_flag("--json", options->json, "print one JSON object per row");
   command->add_flag("--header", options->header, kHeaderHelp);

@@ -141,7 +141,9 @@ void run(const TokenOptions& options, Output& out) {
 
 void add_token_command(CLI::App& program, Output& out) {
   CLI::App* command =
-      program.add_subcommand("token", "Print a resume token, or that of a checkpoint");
+      program.add_subcommand("token",
+                             "Print the contents of a resume token, or of the token in "
+                             "a checkpoint");
   const auto options = std::make_shared<TokenOptions>();
   command
       ->add_option("TOKEN", options->token,

@@ -24,13 +24,29 @@ std::string read_front(const File& file, std::size_t size) {
   return bytes;
 }
 
+/// Refuses a file that is not text, e.g. of torch.save(): a zip archive, or a pickle in old
+/// versions. Text in UTF-16 passes.
+void refuse_binary(std::string_view bytes, const std::string& path) {
+  const bool is_torch = bytes.starts_with("PK\x03\x04") || bytes.starts_with("\x80\x02");
+  const bool is_wide = bytes.starts_with("\xFF\xFE") || bytes.starts_with("\xFE\xFF");
+  if (is_wide || (!is_torch && bytes.find('\0') == std::string_view::npos)) return;
+  throw InvalidArgument(
+      std::string(is_torch ? "a file of torch.save()" : "the binary file") +
+          " is neither a resume token nor a checkpoint of Shardwise",
+      in_quotes(path),
+      is_torch
+          ? "load the file in Python, and give the \"token\" of the loader's state_dict() as text"
+          : "name a file with a resume token, which begins with \"sw2.\" or \"sw3.\"");
+}
+
 }  // namespace
 
 ResumeToken read_token(const std::string& file_or_text) {
   std::error_code no_error;
   if (!std::filesystem::exists(file_or_text, no_error)) {
     if (file_or_text.starts_with("sw")) return ResumeToken::from_text(file_or_text);
-    throw NotFound("the text is neither a file nor a resume token", in_quotes(file_or_text),
+    throw NotFound("no file has this name, and the text is no resume token",
+                   in_quotes(file_or_text),
                    "check the path; tokens begin with \"sw2.\" or \"sw3.\"");
   }
   const File file = File::open_read(file_or_text);
@@ -40,6 +56,7 @@ ResumeToken read_token(const std::string& file_or_text) {
   const std::uint64_t size = file_identity(file.fd(), file_or_text).size_bytes;
   const std::string text =
       read_front(file, static_cast<std::size_t>(std::min<std::uint64_t>(kMaxTokenBytes, size)));
+  refuse_binary(text, file_or_text);
   return ResumeToken::from_text(
       checked_text(text, "the file of the resume token", in_quotes(file_or_text)));
 }

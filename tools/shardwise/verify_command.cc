@@ -80,8 +80,8 @@ void run(const VerifyArguments& options, Output& out) {
       std::make_shared<const Fetchers>(fetching_of(options.first_use.fetching, index->path())),
       nullptr, interrupt_token());
   const bool tabular = out.is_terminal() && !options.json;
-  Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
-  if (options.header && !tabular && !options.json) out.print("{}\n", out.head("state    shard"));
+  Table table(out, {{"state"}, {"url", Align::kLeft, Cut::kStart}, {"problem"}});
+  if (options.header && !tabular && !options.json) out.print("{}\n", out.head("state    url"));
   const auto show = [&](const shardwise::Progress& at) {
     progress.update(at.bytes_done, at.num_bytes, [&] {
       return fmt::format("{} of {}", human_count(at.shards_done), counted(at.num_shards, "shard"));
@@ -133,7 +133,7 @@ void run(const VerifyArguments& options, Output& out) {
                 fmt::format("{} of {} could not be read, and so {} unverified",
                             human_count(num_unread), shards, num_unread == 1 ? "is" : "are"),
                 in_quotes(options.index),
-                "see the reasons above; run again when all shards can be read");
+                "see the reasons above; run `shardwise verify` again when all shards can be read");
   }
 }
 
@@ -146,7 +146,7 @@ void add_verify_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<VerifyArguments>();
   add_index_argument(*command, options->index)->required();
   command->add_flag("--full", options->full,
-                    "check every byte, too, against the hashes of `shardwise index --hash`");
+                    "check every byte against the hashes that `shardwise index --hash` stored");
   command
       ->add_option("--threads", options->threads,
                    "verifying threads; 0 means only the calling thread (default: one per core, or "

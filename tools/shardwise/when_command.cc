@@ -26,7 +26,7 @@ struct WhenOptions {
 std::uint64_t sample_asked_for(const WhenOptions& options, const Run& run) {
   if (options.sample) return *options.sample;
   if (!options.key) throw CLI::RequiredError("--sample or --key");
-  if (!run.data) throw CLI::ValidationError("--key", "needs an index, not --size");
+  if (!run.data) throw CLI::ValidationError("--key", "needs INDEX; give INDEX instead of --size");
   for (std::size_t part = 0; part < run.data->num_parts(); ++part) {
     if (const auto sample = run.data->part(part).find(*options.key)) {
       return run.data->first_sample(part) + sample->index();
@@ -56,8 +56,8 @@ void run(const WhenOptions& options, Output& out) {
       fmt::format("epoch {}{}", run.sampler->epoch(),
                   options.run.rank ? fmt::format(", rank {}", *options.run.rank) : ""),
       fmt::format("check --tail drop, --skip, --epoch-size and the weights of --mix, which leave "
-                  "samples out, and --token, after which earlier samples are not read{}",
-                  options.run.rank ? "; without --rank all ranks are searched" : ""));
+                  "samples out, and --token, which skips the samples read before{}",
+                  options.run.rank ? "; leave out --rank to search all ranks" : ""));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ void add_when_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<WhenOptions>();
   add_step_size(*command, options->batch);
   CLI::Option* sample = command->add_option("--sample", options->sample, "sample number, from 0")
-                            ->check(kWholeNumber)
+                            ->transform(kWholeNumber)
                             ->type_name("N");
   command->add_option("--key", options->key, "key of the sample, instead of --sample")
       ->excludes(sample)

@@ -18,7 +18,7 @@ LoadedEpoch::LoadedEpoch(const DecodeArguments& arguments, const Settings& setti
     : impl_(new Impl{.batch_size = settings.batch_size}) {
   if (!arguments.is_on()) return;
   throw Unsupported("this program was built without the loader", "--decode " + arguments.decode,
-                    "build it with SHARDWISE_WITH_LOADER=ON, or leave out --decode");
+                    "build Shardwise with SHARDWISE_WITH_LOADER=ON, or leave out --decode");
 }
 LoadedEpoch::~LoadedEpoch() = default;
 

@@ -1,5 +1,7 @@
 #include "data.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -34,9 +36,16 @@ Dataset open_dataset(const std::string& index, const std::string& root, const Op
                                                    .allow_part = options.order.allow_part});
 }
 
-void require_samples(const MixedDataset& data, const std::string& path) {
-  if (data.empty())
-    throw InvalidArgument("the index has no samples", in_quotes(path), "name another index");
+/// Returns what --train or --mix names, for errors.
+std::string named_data(const Options& options) {
+  if (options.order.mix.empty()) return in_quotes(options.train_index);
+  return in_quotes(fmt::format("--mix {}", fmt::join(options.order.mix, ",")));
+}
+
+void require_samples(const MixedDataset& data, const std::string& named, const char* option) {
+  if (!data.empty()) return;
+  throw InvalidArgument("the index has no samples", named,
+                        std::string("name another index with ") + option);
 }
 
 /// Returns the largest label plus 1, from the columns of the indexes, without reading a shard.
@@ -80,8 +89,8 @@ std::optional<std::int64_t> known_classes(const MixedDataset& data, const Option
         data.part(part).cache() != nullptr || options.access == Dataset::Access::kRange;
     if (!can_fetch || !has_fetched_shards(data.part(part).index())) continue;
     throw InvalidArgument(
-        "the number of classes is unknown until all shards are fetched",
-        in_quotes(options.train_index),
+        "the number of classes is unknown, and finding it would fetch all shards",
+        named_data(options),
         "give --classes, or build the index with --column " + options.label_field);
   }
   return std::nullopt;
@@ -131,9 +140,10 @@ void check(const Options& options, int world_size) {
       options.order, options.train_index,
       [&](const std::string& index) { return open_dataset(index, options.lookup.root, options); });
   if (train.empty() && options.order.where) {
-    throw InvalidArgument("no sample satisfies the condition", "--where", "change the condition");
+    throw InvalidArgument("no sample satisfies the condition",
+                          "--where " + in_quotes(*options.order.where), "correct the condition");
   }
-  require_samples(train, options.train_index);
+  require_samples(train, named_data(options), options.order.mix.empty() ? "--train" : "--mix");
   try {
     libtorch::ImageLoader::validate(train, loader_options(options, 1, train), world_size);
   } catch (const InvalidArgument& e) {
@@ -141,7 +151,7 @@ void check(const Options& options, int world_size) {
   }
   if (!options.eval_index.empty()) {
     require_samples(open_dataset(options.eval_index, options.eval_root, options),
-                    options.eval_index);
+                    in_quotes(options.eval_index), "--eval");
   }
   if (options.checkpoint.empty()) return;
   const bool is_there = libtorch::CheckpointFile::exists(options.checkpoint);
@@ -151,7 +161,7 @@ void check(const Options& options, int world_size) {
   }
   if (!options.resume && is_there) {
     throw InvalidArgument("the checkpoint already exists", in_quotes(options.checkpoint),
-                          "continue it with --resume, or name another file");
+                          "continue its run with --resume, or name another file with --checkpoint");
   }
 }
 
@@ -174,14 +184,15 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
     } catch (const Error& e) {
       // The run counts bad samples when it reads them.
       if (options.max_bad > 0) continue;
-      throw Error(e.code(),
-                  std::string(e.what()) + "; name the field of the class with --label-field");
+      throw Error(e.code(), std::string(e.what()) +
+                                "; name the field with the class number with "
+                                "--label-field");
     }
     if (label < 0 || label >= 1 << 20) {
       throw BadField("a label is not a class",
                      sample.describe() + ", " + in_quotes(options.label_field) + " is " +
                          std::to_string(label),
-                     "labels must be numbers from 0, below --classes");
+                     "correct the label, which must be a class number from 0");
     }
     most = std::max(most, label);
     cancel.throw_if_cancelled();

@@ -146,11 +146,12 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   if (killed >= 0) {
     const int signal = result.ranks[static_cast<std::size_t>(killed)].signal;
     tools::say("error",
-               fmt::format("a rank was ended by signal {} ({}): rank {} of {}; start again{} (the "
-                           "other ranks were stopped)",
+               fmt::format("a rank was ended by signal {} ({}): rank {} of {}; start the run "
+                           "again{} (the other ranks were stopped)",
                            signal, ::strsignal(signal), killed, options.local_ranks, again));
   } else if (!was_said) {
-    tools::say("error", fmt::format("the ranks lost contact: rank {} of {} first; start again{}",
+    tools::say("error", fmt::format("the ranks lost the connection to each other, first rank {} "
+                                    "of {}; start the run again{}",
                                     result.first_failed, options.local_ranks, again));
   }
   return 1;

@@ -15,9 +15,9 @@ void require_classes(const libtorch::ImageLoader::Batch& batch, std::int64_t cla
   if (!wrong.any().item<bool>()) return;
   const auto row = wrong.nonzero()[0].item<std::int64_t>();
   throw BadField("a label is not a class",
-                 "sample " + std::to_string(batch.samples[row].item<std::int64_t>()) + " is of " +
-                     std::to_string(batch.labels[row].item<std::int64_t>()),
-                 "labels must be numbers from 0, below --classes");
+                 "sample " + std::to_string(batch.samples[row].item<std::int64_t>()) +
+                     " has the label " + std::to_string(batch.labels[row].item<std::int64_t>()),
+                 "correct the label, or give a larger --classes; class numbers begin at 0");
 }
 
 }  // namespace
@@ -80,10 +80,11 @@ void Run::write(libtorch::CheckpointFile& file, const ResumeToken& token,
 void Run::restore(const libtorch::Checkpoint& checkpoint) {
   const std::int64_t there = checkpoint.integer("classes");
   if (there != classes) {
-    throw Mismatch("the checkpoint has another number of classes",
-                   in_quotes(checkpoint.path()) + ", " + std::to_string(there) + " there, " +
-                       std::to_string(classes) + " here",
-                   "train on the same data, or start without --resume");
+    throw Mismatch("the number of classes differs from that of the checkpoint",
+                   in_quotes(checkpoint.path()) + " has " + std::to_string(there) + ", this run " +
+                       std::to_string(classes),
+                   "resume with the data and the --classes of the first run, or start without "
+                   "--resume");
   }
   checkpoint.load("model", *model);
   checkpoint.load("optimizer", optimizer, *model);

@@ -50,13 +50,13 @@ void add_step_options(CLI::App& app, Options& options) {
       ->type_name("N")
       ->excludes(batch_size);
   app.add_option("--threads", options.threads,
-                 "loading threads of each rank; 0 means: the training loop loads (default: the "
-                 "rank's share of the cores, at most 4)")
+                 "loading threads of each rank; 0 means: the training loop itself loads "
+                 "(default: the rank's share of the cores, at most 4)")
       ->check(CLI::Range(0u, 1024u))
       ->type_name("N");
   app.add_option("--compute-threads", options.compute_threads,
-                 "LibTorch's threads of each rank; 0 means: `OMP_NUM_THREADS`, or the rank's share "
-                 "of the cores")
+                 "threads with which LibTorch computes on each rank; 0 means: as many as "
+                 "`OMP_NUM_THREADS` or `MKL_NUM_THREADS` says, else the rank's share of the cores")
       ->check(CLI::Range(0, 1024))
       ->type_name("N")
       ->capture_default_str();
@@ -81,15 +81,15 @@ void add_sample_options(CLI::App& app, Options& options) {
          "have the same size")
       ->type_name("HxW");
   app.add_option("--image-field", options.image_field,
-                 "field with the image; with several, e.g. 'jpg;png', the first that a sample has "
-                 "(default: the only field with the name of an image)")
+                 "field with the image; 'jpg;png' means the field jpg, or png in samples without "
+                 "jpg (default: the only field with the name of an image)")
       ->type_name("FIELD");
   app.add_option("--label-field", options.label_field, "field with the class number")
       ->type_name("FIELD")
       ->capture_default_str();
   app.add_option("--max-bad", options.max_bad,
-                 "maximum number of unreadable samples to leave out; one more is an error")
-      ->check(tools::kWholeNumber)
+                 "maximum number of unreadable samples to leave out; more are an error")
+      ->transform(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--classes", options.classes,
@@ -107,31 +107,32 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
              "checkpoint file, replaced atomically after each epoch and when the ranks stop")
           ->type_name("FILE");
   app.add_option("--checkpoint-steps", options.checkpoint_steps,
-                 "write the checkpoint every N steps, too; 0 means: only after each epoch")
+                 "write the checkpoint also every N steps; 0 means: only after each epoch")
       ->needs(checkpoint)
-      ->check(tools::kWholeNumber)
+      ->transform(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--checkpoint-minutes", options.checkpoint_minutes,
-                 "write the checkpoint every N minutes, too; 0 means never")
+                 "write the checkpoint also every N minutes; 0 means never")
       ->check(CLI::Range(0.0, kManyMinutes))
       ->needs(checkpoint)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--max-minutes", options.max_minutes,
-                 "write a checkpoint and stop all ranks after N minutes; 0 means never")
+                 "stop all ranks after N minutes, and write the checkpoint if --checkpoint is "
+                 "given; 0 means never")
       ->check(CLI::Range(0.0, kManyMinutes))
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--patience", options.patience,
                  "stop after N evaluations without a better accuracy; 0 means never")
       ->needs("--eval")
-      ->check(tools::kWholeNumber)
+      ->transform(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--timeout", options.timeout_seconds,
-                 "seconds that a rank waits for the others in a step or to connect; a rank that "
-                 "ends is noticed at once")
+                 "seconds that a rank waits for the other ranks to connect, or in a step; the "
+                 "end of a rank is noticed at once")
       ->check(CLI::Range(0.1, 1e6))
       ->type_name("SECONDS")
       ->capture_default_str();
@@ -143,8 +144,8 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--log-samples", options.sample_log,
-                 "write epoch, step and sample of each delivery to PREFIX.RANK; with --resume, "
-                 "steps after the checkpoint appear twice")
+                 "write epoch, step and number of each delivered sample to the file PREFIX.RANK; "
+                 "after --resume, the file has the repeated steps twice")
       ->type_name("PREFIX");
   CLI::Option* const resume = app.add_flag("--resume", options.resume,
                                            "continue from the checkpoint, on any number of ranks")
@@ -165,7 +166,9 @@ void add_place_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"map", "read", "range"}))
       ->default_str("map");
   tools::add_lookup_options(app, options.lookup);
-  app.add_option("--eval-root", options.eval_root, "folder of the shards of --eval, like --root")
+  app.add_option("--eval-root", options.eval_root,
+                 "folder to which the shards of --eval moved, "
+                 "as --root for --train")
       ->type_name("DIR")
       ->needs("--eval")
       ->group(app.get_option("--root")->get_group());
@@ -212,7 +215,7 @@ bool parse_options(int argc, char** argv, std::function<std::string()> version, 
       throw CLI::RequiredError("--train or --mix");
     }
     if (!options.train_index.empty() && !options.order.mix.empty()) {
-      throw CLI::ValidationError("--mix names the indexes; leave --train out",
+      throw CLI::ValidationError("--mix cannot be given with --train; leave out --train",
                                  CLI::ExitCodes::ValidationError);
     }
     tools::check_order_options(options.order);

@@ -70,7 +70,7 @@ class SampleLog {
 
  private:
   void check() const {
-    if (!out_) throw_errno(errno, "cannot write the log of samples", path_);
+    if (!out_) throw_errno(errno, "cannot write the file of --log-samples", path_);
   }
 
   std::string path_;
@@ -244,7 +244,7 @@ class Training {
                              std::to_string(loader_->loader().epoch_number() - 1) +
                              ", and --epochs is " + std::to_string(options_.epochs) + ": " +
                              (run_->evaluation_due ? "only the evaluation of that epoch remains"
-                                                   : "raise --epochs to train on"));
+                                                   : "give a larger --epochs to train on"));
     }
   }
 

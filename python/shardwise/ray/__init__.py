@@ -16,7 +16,7 @@ try:
     import ray.data  # noqa: F401
 except ImportError as error:
     raise ImportError(
-        f"shardwise.ray needs Ray Data ({error}); install it: pip install 'ray[data]'"
+        f"shardwise.ray needs Ray Data ({error}); install Ray Data: pip install 'ray[data]'"
     ) from error
 
 TYPE_CHECKING = False
@@ -38,7 +38,8 @@ def __getattr__(name: str) -> object:
         from . import training
     except ImportError as error:
         raise ImportError(
-            f"shardwise.ray.{name} needs Ray Train ({error}); install it: pip install 'ray[train]'"
+            f"shardwise.ray.{name} needs Ray Train ({error}); install Ray Train: pip install "
+            "'ray[train]'"
         ) from error
     return getattr(training, name)
 

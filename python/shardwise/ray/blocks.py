@@ -109,10 +109,10 @@ def chosen_columns(layout: Layout, names: Sequence[str]) -> tuple[Column, ...]:
     by_name = {column.name: column for column in layout.columns}
     repeated = [name for place, name in enumerate(names) if name in names[:place]]
     if repeated:
-        raise InvalidArgument(f"the column {repeated[0]!r} is named twice; name each once")
+        raise InvalidArgument(f"the column {repeated[0]!r} is named twice; name each column once")
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise NotFound(f"no column {unknown[0]!r}; the columns are {', '.join(by_name)}")
+        raise NotFound(f"no column {unknown[0]!r}; choose from the columns {', '.join(by_name)}")
     return tuple(by_name[name] for name in names)
 
 

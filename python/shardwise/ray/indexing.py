@@ -17,9 +17,7 @@ from ..records import BuildReport
 from .spec import cluster_cpus, local_path, naming_the_node
 
 
-def _build_part(
-    path: str, sources: list[str], part: tuple[int, int], content: Any
-) -> BuildReport:
+def _build_part(path: str, sources: list[str], part: tuple[int, int], content: Any) -> BuildReport:
     with naming_the_node():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return build(path, *sources, part=part, **content)
@@ -85,7 +83,7 @@ def index(
     output = local_path("output", output)
     named = [_absolute(source) for source in paths_of(sources)]
     if parts is not None and whole_number("parts", parts) < 1:
-        refuse("parts", parts, "give a number of tasks, 1 or more")
+        refuse("parts", parts, "give a number of tasks, at least 1")
     content = {
         "columns": columns_of(columns),
         "hashes": hashes,

@@ -228,9 +228,7 @@ class IndexSource(ray.data.Datasource):
         streaming_split(equal=False) gives each run to the consumer with the fewest rows so far, who
         is thus always the run's rank. There are at least `parts` runs, unless each has only one
         row: Ray would split the blocks of fewer tasks."""
-        ranks = [
-            reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)
-        ]
+        ranks = [reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)]
         plans = [self._planned(rank) for rank in ranks]
         slots = max(plan.num_slots for plan in plans)
         width = max(1, sum(plan.num_slots for plan in plans) // max(1, parts))
@@ -253,7 +251,7 @@ def source_of(data: ray.data.Dataset) -> IndexSource:
         if "AbstractAllToAll" in kinds or "Limit" in kinds:
             raise Unsupported(
                 f"{kinds[0]} after shardwise.ray.read() would run on each rank's samples "
-                "separately; order samples by order=, and select them by where= or "
+                "separately; order samples by order=, and select samples by where= or "
                 "read(shardwise.open(index)[:1000])"
             )
         operator = operator.input_dependencies[0]
@@ -261,7 +259,7 @@ def source_of(data: ray.data.Dataset) -> IndexSource:
     if not isinstance(source, IndexSource):
         raise Unsupported(
             "ExactDataConfig needs a dataset of one shardwise.ray.read(), optionally with maps; "
-            "name only such datasets in datasets_to_split"
+            "name only datasets of one read() in datasets_to_split"
         )
     return source
 
@@ -271,12 +269,12 @@ def _opened(source: Any, opening: dict[str, Any]) -> _core.Dataset:
     if isinstance(source, _core.Dataset):
         if opening:
             raise InvalidArgument(
-                f"options of an open dataset cannot be changed: {', '.join(opening)}; give them to "
-                "shardwise.open(), or a path here"
+                f"options of an open dataset cannot be changed: {', '.join(opening)}; give the "
+                "options to shardwise.open(), or give read() a path"
             )
         return source
     if opening.get("lazily"):
-        refuse("lazily", True, "leave it out, because shardwise.ray needs an index")
+        refuse("lazily", True, "leave out lazily, because shardwise.ray needs an index")
     data = open_dataset(source, **opening)
     path = os.path.abspath(data.path)
     kept = {name: value for name, value in opening.items() if name not in ("index_directory",)}
@@ -348,7 +346,8 @@ def read(
         refuse(
             "columns",
             columns,
-            'name at least one, because Ray loses rows without columns; "__index__" costs least',
+            'name at least one column, because Ray loses rows without columns; "__index__" '
+            "costs least",
         )
     reading = Reading(
         reference,

@@ -12,7 +12,7 @@ import ray.data
 import ray.train
 
 from .. import _core
-from ..arguments import refuse, whole_number
+from ..arguments import refuse, suggests, whole_number
 from ..errors import InvalidArgument, Unsupported
 from .reading import PLACE, source_of
 from .spec import Reading, dataset_of, resumed, sampler_of
@@ -30,8 +30,9 @@ def _sum_by_torch(words: list[int]) -> list[int]:
 
     if not (dist.is_available() and dist.is_initialized()):
         raise InvalidArgument(
-            "torch.distributed is not initialised, which the sums over the ranks need; initialise "
-            "it, or give add_up, a function that adds up lists of numbers over all ranks"
+            "torch.distributed is not initialised, so numbers cannot be summed over the ranks; "
+            "initialise torch.distributed, or give add_up, a function that sums lists of "
+            "numbers over all ranks"
         )
     if dist.get_backend() == "nccl":
         total = torch.tensor(words, dtype=torch.int64, device=torch.cuda.current_device())
@@ -67,8 +68,9 @@ def _rows(batch: Any) -> int:
     )
     if not is_known:  # the length of a tuple is not its number of rows
         raise InvalidArgument(
-            f"cannot count the rows of a batch of type {type(batch).__name__}, as even batches "
-            "need; make collate_fn return a dict of tensors, or set ExactDataConfig(even=False)"
+            "even batches need the number of rows, which is unknown for a batch of type "
+            f"{type(batch).__name__}; make collate_fn return a dict of tensors, or set "
+            "ExactDataConfig(even=False)"
         )
     return len(next(iter(batch.values()))) if isinstance(batch, dict) else len(batch)
 
@@ -108,9 +110,7 @@ class ExactShard(ray.data.DataIterator):
     If batches have a column "__index__", delivered samples are counted, for prove().
     """
 
-    def __init__(
-        self, data: ray.data.Dataset, reading: Reading, even: bool, options: Any
-    ) -> None:
+    def __init__(self, data: ray.data.Dataset, reading: Reading, even: bool, options: Any) -> None:
         self._pickled: bytes = ray.cloudpickle.dumps(data)  # type: ignore[no-untyped-call]
         self._options = options
         self._even = even
@@ -166,7 +166,8 @@ class ExactShard(ray.data.DataIterator):
         done = self._done if batches is None else whole_number("batches", batches)
         if self._rule is None and done > 0:
             raise InvalidArgument(
-                "the place of a pass without a batch size is unknown; give batch_size"
+                "the position of a pass is unknown without a batch size; give batch_size to "
+                "iter_batches()"
             )
         size, drop_last, even = self._rule or (1, False, False)
         return self.sampler.token_after_batches(done, size, drop_last, even)
@@ -288,8 +289,7 @@ class ExactShard(ray.data.DataIterator):
 
     def __repr__(self) -> str:
         return (
-            f"<shardwise.ray.ExactShard: rank {self.rank} of {self.world_size}, "
-            f"epoch {self.epoch}>"
+            f"<shardwise.ray.ExactShard: rank {self.rank} of {self.world_size}, epoch {self.epoch}>"
         )
 
 
@@ -327,6 +327,7 @@ class _Restartable(Iterable[Any]):
         return self._walk()
 
 
+@suggests
 class ExactDataConfig(ray.train.DataConfig):
     """Gives each worker of a trainer its samples, in order: each sample once per epoch.
 
@@ -387,7 +388,9 @@ class ExactDataConfig(ray.train.DataConfig):
                 own = copy.deepcopy(options)
                 if self._local and worker_node_ids is not None:
                     if not hasattr(own, "label_selector"):
-                        raise Unsupported("local=True needs Ray 2.60 or newer")
+                        raise Unsupported(
+                            "local=True needs Ray 2.60 or newer; update Ray, or leave out local"
+                        )
                     own.label_selector = {"ray.io/node-id": worker_node_ids[rank]}
                 place = reading._replace(rank=rank, world_size=world_size)
                 given[name] = ExactShard(data, place, self._even, own)

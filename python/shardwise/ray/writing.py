@@ -79,8 +79,8 @@ class ShardSink(Datasink[_Written]):
         with naming_the_node():
             if not os.path.isdir(self._folder):
                 raise NotFound(
-                    f"no folder {self._folder!r}; name a directory that all nodes share (or the "
-                    "write has already ended)"
+                    f"the folder of the running write does not exist: {self._folder!r}; give a "
+                    "directory that all nodes share, and check that the write has not ended"
                 )
             attempt = f"{ctx.task_idx:08}-{os.urandom(6).hex()}"
             pattern = os.path.join(self._folder, attempt).replace("%", "%%") + "-%06d" + _SUFFIX
@@ -94,14 +94,14 @@ class ShardSink(Datasink[_Written]):
         """Converts a row to a sample: its key, and the fields that are not null."""
         if "__key__" not in row:
             raise InvalidArgument(
-                f"rows have no column \"__key__\": their columns are {', '.join(row)}; add the "
+                f'rows have no column "__key__": their columns are {", ".join(row)}; add the '
                 "samples' "
                 "keys by map(), or keep the column of shardwise.ray.read()"
             )
         key = row["__key__"]
         if not isinstance(key, str):
             raise InvalidArgument(
-                f"a \"__key__\" must be a str, not {key!r}; convert it by map()"
+                f'a "__key__" must be a str, not {key!r}; convert the keys by map()'
             )
         fields = self._fields
         if fields is None:
@@ -109,7 +109,7 @@ class ShardSink(Datasink[_Written]):
         missing = [column for column in fields if column not in row]
         if missing:
             raise NotFound(
-                f"rows have no column {missing[0]!r}; their columns are {', '.join(row)}"
+                f"rows have no column {missing[0]!r}; choose from the columns {', '.join(row)}"
             )
         sample = {field: row[column] for column, field in fields.items()}
         kept = {field: value for field, value in sample.items() if value is not None}
@@ -134,7 +134,7 @@ def _named_fields(fields: Any) -> dict[str, str] | None:
     is_named = isinstance(fields, Mapping)
     named = dict(fields) if is_named else {name: name for name in columns_of(fields)}
     if not named:
-        refuse("fields", fields, "name a column, or leave it out")
+        refuse("fields", fields, "name at least one column, or leave out fields")
     columns: dict[str, str] = {}
     for column, field in named.items():
         if not isinstance(column, str) or not isinstance(field, str) or field.startswith("__"):
@@ -156,9 +156,11 @@ def _index_path(index: str | os.PathLike[str], directory: str) -> str:
     if folder == directory and not os.path.exists(directory):
         return path  # the write makes this folder together with the shards
     if not os.path.isdir(folder):
-        raise NotFound(f"the folder of the index does not exist: {path!r}; make it first")
+        raise NotFound(f"the folder of the index does not exist: {path!r}; make the folder first")
     if not os.access(folder, os.W_OK):
-        raise InvalidArgument(f"the folder of the index {path!r} is read-only; choose another")
+        raise InvalidArgument(
+            f"the folder of the index is read-only: {path!r}; choose another folder"
+        )
     if os.path.lexists(path):
         raise InvalidArgument(
             f"the index would replace another file: {path!r}; remove the file, or choose another "
@@ -176,15 +178,15 @@ def _staging(directory: str) -> Iterator[str]:
     if shards:
         raise InvalidArgument(
             f"the folder already has shards: {os.path.join(directory, shards[0])!r}; write to "
-            "another folder, or remove this one"
+            "another folder, or remove these shards"
         )
     folder = os.path.join(directory, _STAGING)
     try:
         os.mkdir(folder)
     except FileExistsError:
         raise InvalidArgument(
-            f"another write to {directory!r} is running, or was killed; wait for it, or remove "
-            f"{folder!r}"
+            f"another write to {directory!r} is running, or was killed; wait until it ends, or "
+            f"remove {folder!r}"
         ) from None
     try:
         yield folder
@@ -221,8 +223,8 @@ def _publish(
             if indexed != num_samples:
                 raise Mismatch(
                     f"{num_samples} rows were written to {directory!r}, but their shards have "
-                    f"{indexed} samples, so a shard was changed or lost; write again, to a file "
-                    "system that all nodes share"
+                    f"{indexed} samples, so a shard was changed or lost; write again, to a "
+                    "directory on a file system that all nodes share"
                 )
             parts.merge(index)
     except BaseException:
@@ -286,17 +288,17 @@ def write(
     if getattr(data.context, "checkpoint_config", None) is not None:
         raise Unsupported(
             "the dataset has a checkpoint_config, but a failed write keeps no shards, so a "
-            "resumed one would lose rows; leave checkpoint_config out"
+            "resumed write would lose rows; leave out checkpoint_config"
         )
     wanted = None if index is None else _index_path(index, directory)
     names = columns_of(columns)
     if names and wanted is None:
         raise InvalidArgument(
-            f"columns need an index, but index= is not given: {', '.join(names)}; give index="
+            f"columns= needs an index, but index= is not given: {', '.join(names)}; give index="
         )
     require("hashes", hashes, bool, "give True or False")
     if hashes and wanted is None:
-        raise InvalidArgument("hashes need an index, but index= is not given; give index=")
+        raise InvalidArgument("hashes=True needs an index, but index= is not given; give index=")
     with _staging(directory) as staging:
         sink = ShardSink(staging, named, max_samples, max_bytes)
         execution = data.context.execution_options

@@ -9,11 +9,13 @@ import torch.distributed
 import torch.utils.data
 
 from .. import _core
+from ..arguments import suggests
 from ..errors import InvalidArgument
 from ..explaining import Delivery, StepSample, deliveries_of, step_of
 from .samplers import DistributedSampler
 
 
+@suggests
 class BatchSampler(torch.utils.data.BatchSampler):
     """Lists of a sampler's numbers, for DataLoader(batch_sampler=...): made in C++, and the same
     number of lists on every rank.
@@ -45,7 +47,7 @@ class BatchSampler(torch.utils.data.BatchSampler):
         super().__init__(sampler, batch_size, drop_last)
         if sampler.batch_size not in (None, batch_size):
             raise InvalidArgument(
-                f"two batch sizes: the sampler has {sampler.batch_size}, the BatchSampler "
+                f"the batch sizes differ: the sampler has {sampler.batch_size}, the BatchSampler "
                 f"{batch_size}; give batch_size only to the BatchSampler"
             )
         self.sampler: DistributedSampler = sampler

@@ -34,8 +34,8 @@ def refuse_other_size(batch_size: int | None, caller: Mapping[str, Any]) -> None
     batches = _batches(caller)
     if batch_size is not None and batches is not None and batches[0] != batch_size:
         raise InvalidArgument(
-            f"two batch sizes: the sampler has {batch_size}, the DataLoader {batches[0]}; give "
-            "batch_size only to the DataLoader, or the same to both"
+            f"the batch sizes differ: the sampler has {batch_size}, the DataLoader {batches[0]}; "
+            "give batch_size only to the DataLoader, or give both the same batch_size"
         )
 
 
@@ -92,7 +92,7 @@ def _refuse_other_data(core: _core.Sampler, caller: object) -> None:
         return
     raise InvalidArgument(
         "the sampler and the DataLoader have different data; give both the same Dataset, or the "
-        "same view"
+        "same view of a Dataset"
     )
 
 

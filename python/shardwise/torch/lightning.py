@@ -9,6 +9,7 @@ from typing import Any
 import lightning.pytorch
 
 from .. import _core
+from ..arguments import suggests
 from ..devices import DeviceBatch
 from ..ranks import Reducer, reducer_of
 from ..stopping import StopGuard
@@ -16,6 +17,7 @@ from ..stopping import StopGuard
 __all__ = ["MeanOverSamples", "StopCallback"]
 
 
+@suggests
 class StopCallback(lightning.pytorch.Callback):
     """Ends fit() on all ranks after the same step, when a StopGuard says so, with a checkpoint.
 
@@ -43,6 +45,7 @@ def _num_rows(batch: Any) -> int:
     return len(batch)
 
 
+@suggests
 class MeanOverSamples(lightning.pytorch.Callback):
     """Makes each step's gradients those of the mean over all samples of the step on all ranks, also
     where the last batch is smaller on some ranks, or empty. training_step() returns the *sum* of

@@ -11,6 +11,7 @@ import torch.distributed
 import torch.utils.data
 
 from .. import _core
+from ..arguments import suggests
 from ..errors import InvalidArgument
 from ..explaining import Delivery, StepSample, deliveries_of, step_of
 from ..mixing import refuse_hidden_weights
@@ -33,6 +34,7 @@ class RankOptions(TypedDict, total=False):
     """Allow ranks to have different numbers of batches."""
 
 
+@suggests
 class DistributedSampler(torch.utils.data.DistributedSampler[int]):
     """The sample numbers that one rank delivers in an epoch, in any order.
 
@@ -156,10 +158,10 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self._warned = True
         what, advice = "it", "before each pass"
         if self._is_at_token:
-            what, advice = "its rest after resume()", "with the next epoch"
+            what, advice = "the rest after resume()", "with the next epoch"
         warnings.warn(
-            f"epoch {self._epoch} was already read, and {what} is read again in the same order; "
-            f"call set_epoch() of the sampler {advice}",
+            f"epoch {self._epoch} was already read, and {what} is now read again in the same "
+            f"order; call set_epoch() of the sampler {advice}",
             stacklevel=4,
         )
 
@@ -176,7 +178,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         which resume() may have set; set another epoch in between to repeat the whole epoch. Raises
         InvalidArgument."""
         if epoch < 0:
-            raise InvalidArgument(f"no epoch {epoch}; epochs are numbered from 0")
+            raise InvalidArgument(f"not valid: epoch={epoch}; give a whole number, 0 or more")
         if epoch == self._epoch:
             # A sampler at a token keeps its position, and a second pass warns. A DataLoader with
             # workers reads to the end before it delivers any batch, so the end of a pass is unknown
@@ -230,7 +232,8 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         if size is None or (self.batch_size is not None and size != self.batch_size):
             raise InvalidArgument(
                 f"the size of the {batches} batches is unknown or contradictory: the sampler has "
-                f"batch_size {self.batch_size}, token() {batch_size}; give it to one of them"
+                f"batch_size={self.batch_size}, token() got batch_size={batch_size}; give "
+                "batch_size to one of them"
             )
         return self.core.token_after_batches(batches, size)
 
@@ -322,6 +325,7 @@ def _order(kind: str, given: dict[str, Any]) -> _core.Order:
     return _core.Order(kind, **{name: given[name] for name in given if name not in others})
 
 
+@suggests
 class DistributedChunkedSampler(DistributedSampler):
     """Chunks of chunk_size samples in a random order, `window` chunks mixed together: shards are
     read piece by piece, and few are in use at a time. Other options: those of shardwise.Order and
@@ -349,6 +353,7 @@ ChunkedSampler = DistributedChunkedSampler
 """Another name of the class, for programs with one rank."""
 
 
+@suggests
 class ShardedSampler(DistributedSampler):
     """Whole shards in a random order, `window` shards mixed together. Needs a Dataset."""
 
@@ -368,6 +373,7 @@ class ShardedSampler(DistributedSampler):
         super().__init__(data, _order("sharded", locals()), **ranks)
 
 
+@suggests
 class SequentialSampler(DistributedSampler):
     """Sample 0, 1, 2 ... dealt out to the ranks, for evaluation. A second pass causes no
     warning."""
@@ -384,6 +390,7 @@ class SequentialSampler(DistributedSampler):
         super().__init__(data, _order("sequential", locals()), **ranks)
 
 
+@suggests
 class ResampledSampler(DistributedSampler):
     """Draws with replacement: NOT exact.
 

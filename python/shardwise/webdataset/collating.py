@@ -43,7 +43,7 @@ def default_collation_fn(
         if other is not None:
             raise InvalidArgument(
                 f"the samples of a batch have different fields: {list(first)} and {list(other)}; "
-                "select the common ones by .to_tuple(...)"
+                "select the common fields by .to_tuple(...)"
             )
         return {
             name: _stacked([sample[name] for sample in samples], combine_tensors, combine_scalars)

@@ -39,9 +39,7 @@ class Continue:
 class DecodingError(Exception):
     """A field could not be decoded; the reason is its __cause__."""
 
-    def __init__(
-        self, url: Any = None, key: Any = None, k: Any = None, sample: Any = None
-    ) -> None:
+    def __init__(self, url: Any = None, key: Any = None, k: Any = None, sample: Any = None) -> None:
         super().__init__(f"cannot decode: sample {key!r}, field {k!r}, shard {url!r}")
         self.url, self.key, self.k, self.sample = url, key, k, sample
 
@@ -69,7 +67,8 @@ def _refuse_pickle(data: bytes) -> Any:
 def _no_decoder(name: str) -> Callable[[bytes], Any]:
     def refuse(data: bytes) -> Any:
         raise Unsupported(
-            f"fields .{name} are not decoded; give .decode(...) wds.handle_extension({name!r}, f)"
+            f"the field .{name} has no decoder; give .decode(...) a function: "
+            f"wds.handle_extension({name!r}, f)"
         )
 
     return refuse
@@ -178,8 +177,7 @@ class ImageHandler:
         spec = imagespec.lower()
         if spec not in imagespecs:
             raise InvalidArgument(
-                f"no image decoding {imagespec!r}; choose one of "
-                + ", ".join(imagespecs)
+                f"unknown image decoding: {imagespec!r}; choose one of " + ", ".join(imagespecs)
             )
         self.imagespec, self.extensions = spec, set(extensions)
 
@@ -250,7 +248,7 @@ def torch_audio(key: str, data: bytes) -> Any:
         import torchaudio  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Unsupported(
-            "torch_audio needs torchaudio; install it, or use a shardwise.Loader with "
+            "torch_audio needs torchaudio; install torchaudio, or use a shardwise.Loader with "
             "columns.audio(field)"
         ) from None
     return _from_file(extension, data, torchaudio.load)
@@ -285,9 +283,7 @@ class Decoder:
         self.handlers: list[Handler] = [*pre, *made, *post]
         for handler in self.handlers:
             if not callable(handler):
-                raise InvalidArgument(
-                    f"a handler must be a function of (key, data), not {handler!r}"
-                )
+                raise InvalidArgument(f".decode() got {handler!r}; give functions of (key, data)")
         only = only.split() if isinstance(only, str) else only
         self.only = None if only is None else set(only)
         self.partial = partial
@@ -324,8 +320,8 @@ class Decoder:
             return self.decode1(name, value)
         if not self.partial or value is None:
             raise InvalidArgument(
-                f"the field is already a {type(value).__name__}, not bytes; decode it only once, "
-                "or give .decode(..., partial=True)"
+                f"the field is already a {type(value).__name__}, not bytes; call .decode() only "
+                "once, or give .decode(..., partial=True)"
             )
         return value
 

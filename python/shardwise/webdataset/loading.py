@@ -126,7 +126,8 @@ def _is_lightning(frame: FrameType) -> bool:
 
 def _warn_of_no_state(reason: object) -> None:
     warnings.warn(
-        f"the checkpoint lacks this loader's place, so a resumed run restarts the pass: {reason}",
+        "the checkpoint lacks the position of this loader, so a resumed run restarts the pass: "
+        f"{reason}",
         stacklevel=3,
     )
 
@@ -142,7 +143,7 @@ class WebLoader(DataPipeline, FluidInterface):
     def __init__(self, *args: Any, **kw: Any) -> None:
         if DataLoader is None:
             raise Unsupported(
-                "a WebLoader needs torch; install it, or iterate over the dataset itself"
+                "a WebLoader needs torch; install torch, or iterate over the dataset itself"
             )
         dataset = args[0] if args else kw.get("dataset")
         super().__init__()
@@ -218,8 +219,8 @@ class WebLoader(DataPipeline, FluidInterface):
         try:
             if not hasattr(self, "__len__"):
                 raise Unsupported(
-                    "Lightning reads a batch ahead of a loader without a length; add "
-                    ".with_length(batches)"
+                    "the loader has no length, so Lightning reads a batch ahead of it; add "
+                    ".with_length(batches) to the loader"
                 )
             return self._whole_state()
         except Unsupported as error:
@@ -232,8 +233,8 @@ class WebLoader(DataPipeline, FluidInterface):
         refuse_inexact(self.pipeline[1:])
         if self.repetitions > 1:
             raise Unsupported(
-                "a WebLoader with repeat() or with_epoch() has no state; call them on its dataset "
-                "instead"
+                "a WebLoader with repeat() or with_epoch() has no state; call repeat() or "
+                "with_epoch() on the WebDataset instead"
             )
         assert self._loader is not None
         if not plan.source.deals_to_workers:

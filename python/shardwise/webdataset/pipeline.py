@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from .._core import Order
+from ..arguments import suggests
 from ..errors import InvalidArgument, Mismatch, Unsupported
 from . import stages
 from .base import Items, Passes, PipelineStage, pytorch_worker_info
@@ -228,7 +229,9 @@ class DataPipeline(Items, PipelineStage):
             return iter(first)
         if callable(first):
             return first()
-        raise InvalidArgument(f"a pipeline must begin with an iterable, not {first!r:.60}")
+        raise InvalidArgument(
+            f"the pipeline begins with {first!r:.60}; begin the pipeline with an iterable"
+        )
 
     # State.
 
@@ -251,8 +254,8 @@ class DataPipeline(Items, PipelineStage):
         plan = _plan(self._steps())
         if plan is None:
             raise Unsupported(
-                f"a pipeline over {stages.name_of(self.pipeline[0])} has no state; begin it with a "
-                "WebDataset, or use a shardwise.Loader"
+                f"a pipeline over {stages.name_of(self.pipeline[0])} has no state; begin the "
+                "pipeline with a WebDataset, or use a shardwise.Loader"
             )
         refuse_inexact(plan.stages)
         for handler in [plan.source.handler, *map(stages.handler_of, plan.stages)]:
@@ -282,8 +285,8 @@ class DataPipeline(Items, PipelineStage):
         if self._stream is None:
             if self._passes.has_begun:
                 raise Unsupported(
-                    "a DataLoader's workers do not report how far they have read this pipeline; "
-                    "use a wds.WebLoader and its state_dict()"
+                    "a DataLoader's workers do not report how much of this pipeline they have "
+                    "read; use a wds.WebLoader and its state_dict()"
                 )
             start = self._start or Start(self._passes.next)
             dealing = plan.source.dealing(plan.block * self._block)
@@ -399,7 +402,9 @@ def _run(stage: Any, items: Iterator[Any]) -> Iterator[Any]:
         return iter(stage.run(items))
     if callable(stage):
         return iter(stage(items))
-    raise InvalidArgument(f"a stage must be a function of an iterator, not {stage!r:.60}")
+    raise InvalidArgument(
+        f"the pipeline has the stage {stage!r:.60}; give a function of an iterator"
+    )
 
 
 def _same(some: list[Any], others: list[Any]) -> bool:
@@ -468,9 +473,7 @@ class FluidInterface:
     ) -> Self:
         """Makes batches of ``batchsize`` items. partial: keep a worker's smaller last batch.
         collation_fn: maps a list of items to a batch; None keeps the list."""
-        return self.compose(
-            stages.batched(batchsize, collation_fn=collation_fn, partial=partial)
-        )
+        return self.compose(stages.batched(batchsize, collation_fn=collation_fn, partial=partial))
 
     def listed(self, batchsize: int, partial: bool = True) -> Self:
         """Makes lists of ``batchsize`` items."""
@@ -561,6 +564,7 @@ class FluidInterface:
         return self.compose(stages.LMDBCached(*args, **kw))
 
 
+@suggests
 class WebDataset(DataPipeline, FluidInterface):
     """The samples of shards, as dicts of ``__key__``, ``__url__`` and bytes by field.
 

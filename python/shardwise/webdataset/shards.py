@@ -30,7 +30,8 @@ def _named(found: re.Match[str]) -> str:
     name = f"WDS_{found[1]}"
     if name not in os.environ:
         raise InvalidArgument(
-            f"the variable {name} for ${{{found[1]}}} in a URL is not set; set it"
+            f"a URL contains ${{{found[1]}}}, but the environment variable {name} is not set; "
+            f"set {name}"
         )
     return os.environ[name]
 
@@ -61,7 +62,7 @@ def urls_of(urls: Any) -> list[str]:
         listed = [os.fspath(url) for url in urls]
     else:
         raise InvalidArgument(
-            f"the shards of a WebDataset must be a str or a list of str, not {urls!r:.60}"
+            f"the shards of a WebDataset are {urls!r:.60}; give a str or a list of str"
         )
     if not listed:
         raise InvalidArgument("the list of URLs is empty; give a WebDataset at least one shard")
@@ -70,7 +71,9 @@ def urls_of(urls: Any) -> list[str]:
 
 def _shards_in(folder: str) -> list[str]:
     if "://" in folder and not folder.startswith("file:"):
-        raise Unsupported(f"a remote folder cannot be listed: {folder!r}; give its shards' URLs")
+        raise Unsupported(
+            f"a remote folder cannot be listed: {folder!r}; give the URLs of the shards"
+        )
     path = urlparse(folder).path
     names = sorted(name for name in os.listdir(path) if name.endswith((".tar", ".tgz", ".tar.gz")))
     if not names:
@@ -119,8 +122,9 @@ class ResampledShards(Items):
         super().__init__()
         if nshards is not None or worker_seed is not None:
             raise Unsupported(
-                "ResampledShards draws endlessly, and each rank and worker by itself; leave out nshards "
-                "and worker_seed, and limit a pass by .with_epoch(samples)"
+                "ResampledShards has no nshards and no worker_seed, because each rank and "
+                "worker draws endlessly; leave out both, and limit a pass by "
+                ".with_epoch(samples)"
             )
         self.urls = urls_of(urls)
         self.seed, self.deterministic = seed, deterministic
@@ -175,7 +179,8 @@ def _source_of(url: str) -> str:
     if url.startswith("pipe:"):
         if os.environ.get("WDS_SECURE", "0") != "0":
             raise Unsupported(
-                f"WDS_SECURE is set, so commands are not run: {url!r}; unset it, or name a file"
+                f"WDS_SECURE is set, so commands are not run: {url!r}; unset WDS_SECURE, or give "
+                "the URL of a file"
             )
         return "pipe:sh -c " + shlex.quote(url[len("pipe:") :].strip())
     if url.startswith("file:"):
@@ -231,7 +236,7 @@ class OpenShards:
         sources = {url: _source_of(url) for url in dict.fromkeys(urls)}
         for url, source in sources.items():
             if "{" in source and not source.startswith("pipe:"):
-                raise InvalidArgument(f"the name of a shard has a brace: {url!r}; rename it")
+                raise InvalidArgument(f"the name of a shard has a brace: {url!r}; rename the shard")
         given = {source: url for url, source in sources.items()}
         cache = self._cache(given, cache_dir, cache_size)
         self.needs_cache = cache is not None

@@ -234,7 +234,8 @@ class Stream:
         if len(data) == 0:
             if self.source.empty_check:
                 raise InvalidArgument(
-                    "the shards have no sample; check them, or give WebDataset(empty_check=False)"
+                    "the shards have no samples; check the shards, or give "
+                    "WebDataset(empty_check=False)"
                 )
             return
         yield from self._epoch(again)
@@ -271,9 +272,7 @@ class Stream:
             if self.start.has_ended:
                 return
         d = self.dealing
-        sampler = sampler_of(
-            self.source, self.order, self.start, repetition, d.rank, d.world_size
-        )
+        sampler = sampler_of(self.source, self.order, self.start, repetition, d.rank, d.world_size)
         size = len(sampler)
         taken = self._taken
         ahead: list[int] = []

@@ -50,7 +50,9 @@ class Stage:
             raise TypeError(f"{self.name}(): {error}") from None
         for name in ("batchsize", "bufsize"):
             if f in (_batched, _shuffle) and not isinstance(given.get(name, 1), numbers.Real):
-                raise InvalidArgument(f"{self.name}() takes a number, not {given[name]!r:.60}")
+                raise InvalidArgument(
+                    f"not valid: {self.name}({name}={given[name]!r:.60}); give a number"
+                )
 
     @property
     def name(self) -> str:
@@ -105,7 +107,9 @@ def getfirst(
         if key in a:
             return a[key]
     if missing_is_error:
-        raise ValueError(f"the sample has none of {keys!r}; it has {list(a)}")
+        raise ValueError(
+            f"the sample has none of the fields {keys!r}; choose from its fields: {list(a)}"
+        )
     return default
 
 
@@ -182,7 +186,9 @@ def _map_dict(
 ) -> Iterator[Any]:
     """Applies a function to each named field."""
     if not kw or not all(callable(f) for f in kw.values()):
-        raise InvalidArgument(f"map_dict needs a function for each field, e.g. jpg=f, not {kw!r}")
+        raise InvalidArgument(
+            f"not valid: map_dict({kw!r}); give a function for each field, e.g. jpg=f"
+        )
 
     def mapped(sample: dict[str, Any]) -> dict[str, Any]:
         for name, f in kw.items():
@@ -199,7 +205,9 @@ def _map_tuple(
     """Applies a function to each element of a tuple. Keeps the element if the function is None."""
     for f in args:
         if f is not None and not callable(f):
-            raise InvalidArgument(f"map_tuple needs functions or None, not {f!r}")
+            raise InvalidArgument(
+                f"not valid: map_tuple({f!r}); give a function or None for each field"
+            )
 
     def mapped(sample: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(transform_with(sample, args[: len(sample)]))
@@ -224,7 +232,11 @@ def _to_tuple(
     def taken(sample: dict[str, Any]) -> tuple[Any, ...]:
         result = tuple(getfirst(sample, one, missing_is_error=missing_is_error) for one in args)
         if refuses_none and any(value is None for value in result):
-            raise ValueError(f"a field of {args} is None in sample {sample.get('__key__')!r}")
+            raise ValueError(
+                f"a field of {args} is None in the sample "
+                f"{sample.get('__key__')!r}; to accept this, give "
+                "none_is_error=False"
+            )
         return result
 
     for _, result in _each(data, taken, handler):
@@ -248,12 +260,17 @@ def _extract_keys(
                 if any(fnmatch("." + name, one) or fnmatch(name, one) for one in wanted)
             ]
             if len(found) > 1 and duplicate_is_error:
-                raise ValueError(f"{pattern!r} matches several fields of a sample: {found}")
+                raise ValueError(
+                    f"the pattern {pattern!r} matches several fields of a sample: "
+                    f"{found}; narrow the pattern, or give duplicate_is_error=False "
+                    "to take the first"
+                )
             if found:
                 result.append(sample[found[0]])
             elif not ignore_missing:
                 raise ValueError(
-                    f"{pattern!r} matches no field of the sample, which has {list(sample)}"
+                    f"the pattern {pattern!r} matches no field of the sample: {list(sample)}; "
+                    "correct the pattern, or give ignore_missing=True"
                 )
         yield tuple(result)
 
@@ -282,13 +299,18 @@ def _rename_keys(
                 if name in result:
                     if duplicate_is_error:
                         raise ValueError(
-                            f"two fields of a sample would get the name {name!r}: {list(sample)}"
+                            f"two fields of a sample would get the name {name!r}: "
+                            f"{list(sample)}; narrow the patterns, or give "
+                            "duplicate_is_error=False to keep the first"
                         )
                     continue
             result[name] = value
         missing = [pattern for pattern, _ in rules if pattern not in matched]
         if must_match and missing:
-            raise ValueError(f"{missing} match no field of the sample, which has {list(sample)}")
+            raise ValueError(
+                f"the patterns {missing} match no field of the sample: "
+                f"{list(sample)}; correct the patterns, or give must_match=False"
+            )
         yield result
 
 
@@ -316,7 +338,10 @@ def _xdecode(
                     return value
                 return f(io.BytesIO(value) if isinstance(value, bytes) else value)
         if must_decode:
-            raise ValueError(f"xdecode has no function for the field {field!r}; give one")
+            raise ValueError(
+                f"xdecode() has no function for the field {field!r}; give a "
+                "function, or must_decode=False"
+            )
         return value
 
     for sample in source:
@@ -380,7 +405,10 @@ def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
         if isinstance(batch, dict):
             lengths = {len(values) for values in batch.values()}
             if len(lengths) > 1:
-                raise InvalidArgument(f"the fields of a batch have different lengths: {lengths}")
+                raise InvalidArgument(
+                    f"the fields of a batch have different lengths: {lengths}; "
+                    "make the fields equally long before unbatched()"
+                )
             for place in range(lengths.pop() if lengths else 0):
                 yield {name: values[place] for name, values in batch.items()}
         elif isinstance(batch, (list, tuple)):

@@ -45,11 +45,7 @@ def gathered(part: dict[str, Any]) -> dict[str, Any]:
     parts = [part]
     if part["world_size"] > 1:
         distributed = getattr(sys.modules.get("torch"), "distributed", None)
-        if (
-            distributed is not None
-            and distributed.is_available()
-            and distributed.is_initialized()
-        ):
+        if distributed is not None and distributed.is_available() and distributed.is_initialized():
             parts = [None] * distributed.get_world_size()  # type: ignore[list-item]
             distributed.all_gather_object(parts, part)
     return {"version": VERSION, "parts": parts}
@@ -67,7 +63,9 @@ def parts_of(state: Any) -> list[dict[str, Any]]:
             )
         parts.update({part["rank"]: part for part in one["parts"]})
     if not parts:
-        raise InvalidArgument("the state has no parts; give the complete state_dict()")
+        raise InvalidArgument(
+            "the state of the pipeline has no parts; give the complete state_dict()"
+        )
     wanted = next(iter(parts.values()))["world_size"]
     if sorted(parts) != list(range(wanted)):
         raise InvalidArgument(
@@ -89,8 +87,8 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
     fingerprint = fingerprint_of(source, order)
     if any(part["fingerprint"] != fingerprint for part in parts):
         raise Mismatch(
-            f"the state is of other shards or another order: {parts[0]['fingerprint']!r}, not "
-            f"{fingerprint!r}; make the pipeline with the same shards, shuffle() and seed"
+            f"the state belongs to other shards or another order: {parts[0]['fingerprint']!r}, "
+            f"not {fingerprint!r}; make the pipeline with the same shards, shuffle() and seed"
         )
     if len(starts) > 1 or len({part["block"] for part in parts}) > 1:
         raise Mismatch(

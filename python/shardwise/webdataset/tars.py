@@ -77,7 +77,12 @@ def group_by_keys(
         if sample is None:
             sample = {"__key__": prefix, "__url__": member["__url__"]}
         if suffix in sample:
-            if handler(ValueError(f"a sample has a field twice: {member['fname']!r}")):
+            if handler(
+                ValueError(
+                    f"a sample has a field twice: {member['fname']!r}; remove or "
+                    "rename one of the members"
+                )
+            ):
                 continue
             return
         if suffixes is None or suffix in suffixes:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..arguments import suggests
 from ..encoding import encoded
 from ..errors import InvalidArgument, Unsupported
 from ..writing import TarWriter as _TarWriter
@@ -67,7 +68,7 @@ def _refuse(**given: Any) -> None:
     if given["compress"]:
         raise Unsupported(
             "compressed shards are not written, because samples are read in place; leave out "
-            "compress, and name single fields .gz"
+            "compress; to compress a field, end its name with .gz, e.g. json.gz"
         )
     if given["keep_meta"]:
         raise Unsupported(
@@ -82,8 +83,8 @@ def _as_bytes(sample: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in sample.items():
         if not name.startswith("_") and not isinstance(value, (bytes, bytearray, memoryview)):
             raise InvalidArgument(
-                f"with encoder=False, fields must be bytes: {name!r} is a {type(value).__name__}; "
-                "encode it, or leave out encoder"
+                f"with encoder=False, fields must be bytes: {name!r} is a "
+                f"{type(value).__name__}; encode the value, or leave out encoder"
             )
     return dict(sample)
 
@@ -96,7 +97,9 @@ def _encoder_of(encoder: Any) -> Callable[[Mapping[str, Any]], Mapping[str, Any]
     if encoder is True:
         return lambda sample: sample
     if not callable(encoder):
-        raise InvalidArgument(f"encoder must be True, False, a dict or a function, not {encoder!r}")
+        raise InvalidArgument(
+            f"not valid: encoder={encoder!r}; give True, False, a dict or a function"
+        )
     return encoder  # type: ignore[no-any-return]
 
 
@@ -107,6 +110,7 @@ def _by_ending(name: str, value: Any, encoders: Mapping[str, Callable[[Any], byt
     return encode(value)
 
 
+@suggests
 class TarWriter(WithBlock):
     """Writes samples into one shard: a path, or an open file. It appears when it is closed.
 
@@ -144,15 +148,13 @@ class TarWriter(WithBlock):
         """Writes a sample, a dict with a ``__key__``; gives the bytes of its fields. Raises
         InvalidArgument, BadField."""
         if self._writer is None:
-            raise InvalidArgument("the writer is closed; make another one")
+            raise InvalidArgument("the writer is closed; make another writer")
         fields = {
             name: value
             for name, value in self._encoder(obj).items()
             if name == "__key__" or not name.startswith("_")
         }
-        fields.update(
-            {name: _encoded(name, fields[name]) for name in fields if name != "__key__"}
-        )
+        fields.update({name: _encoded(name, fields[name]) for name in fields if name != "__key__"})
         self._writer.write(fields)
         self._is_empty = False
         return sum(len(value) for name, value in fields.items() if name != "__key__")
@@ -182,6 +184,7 @@ class TarWriter(WithBlock):
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+@suggests
 class ShardWriter(WithBlock):
     """Writes samples into shards, one after another: ``ShardWriter("train-%06d.tar")``.
 

@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import _core
-from ..arguments import path_of
+from ..arguments import path_of, suggests
 from ..errors import InvalidArgument, Mismatch
 from ..opening import open as open_dataset
 from .decode import default_decoder
@@ -58,8 +58,8 @@ def interpret_transformations(transformations: Any, allow_pickle: bool = False) 
             )
         if not callable(transformation):
             raise InvalidArgument(
-                f"{transformation!r} is not a transformation; give 'PIL', 'numpy', a function, or "
-                "a list of these"
+                f"not valid: transformations={transformation!r}; give 'PIL', 'numpy', a "
+                "function, or a list of these"
             )
         functions.append(transformation)
     return functions
@@ -157,6 +157,7 @@ def _can_be_lazy(shards: list[dict[str, Any]], sources: list[str]) -> bool:
     )
 
 
+@suggests
 class ShardListDataset(Generic[T_co]):
     """The samples of a list of shards, by number: ``dataset[i]`` is a dict, decoded.
 
@@ -393,15 +394,13 @@ class ShardListDataset(Generic[T_co]):
         data = self._opening.open(path, self._is_cached, lazily=path.endswith(".json"))
         if data.fingerprint != fingerprint:
             raise Mismatch(
-                f"the index at {path!r} changed since the data set was pickled; make the data set "
-                "again"
+                f"the index {path!r} changed since the data set was pickled; create the "
+                "ShardListDataset again"
             )
         self._take_data(data)
 
 
-def _places(
-    data: _core.Dataset, sources: Sequence[str], is_own_index: bool
-) -> list[ShardPlace]:
+def _places(data: _core.Dataset, sources: Sequence[str], is_own_index: bool) -> list[ShardPlace]:
     """Returns each source's place in the dataset. Raises Mismatch if the dataset lacks a source."""
     found = {shard.path: shard for shard in data.shards}
     if is_own_index and len(found) == len(set(sources)):
@@ -411,8 +410,8 @@ def _places(
         shard = found.get(source)
         if shard is None:
             raise Mismatch(
-                f"the index {data.path!r} has no shard {source!r}; it has "
-                f"{', '.join(repr(path) for path in list(found)[:3])}"
+                f"the index {data.path!r} has no shard {source!r}; give the index of these "
+                f"shards. The index has {', '.join(repr(path) for path in list(found)[:3])}"
                 + (f" and {len(found) - 3} more" if len(found) > 3 else "")
             )
         places.append(ShardPlace(source, shard.first_sample, shard.num_samples, shard.size_bytes))
@@ -431,8 +430,8 @@ def _lengths(shards: list[dict[str, Any]], places: list[ShardPlace], claims: str
             what, said, found = "bytes", shard["filesize"], place.size_bytes
         if said != found:
             raise Mismatch(
-                f"the shard {shard['url']!r} has {found} {what}, but its list says {said}; "
-                "restore the counted shard, count again with `widsindex create`, or give "
+                f"the shard {shard['url']!r} has {found} {what}, but the shard list says {said}; "
+                "restore the shard, make the list again with `widsindex create`, or give "
                 'claims="believe"'
             )
     return lengths
@@ -469,15 +468,11 @@ class ShardListDatasetMulti(ShardListDataset[T_co]):
         if sort_data_inseq:
             if num_replicas is None:
                 raise InvalidArgument(
-                    "sort_data_inseq needs num_replicas; give the number of ranks"
+                    "sort_data_inseq needs num_replicas; give num_replicas, the number of ranks"
                 )
-            lists = [
-                entry[rank::num_replicas] for rank in range(num_replicas) for entry in lists
-            ]
+            lists = [entry[rank::num_replicas] for rank in range(num_replicas) for entry in lists]
         self.num_replicas = num_replicas
-        super().__init__(
-            [shard for entry in lists for shard in entry], options=options, **others
-        )
+        super().__init__([shard for entry in lists for shard in entry], options=options, **others)
 
 
 __all__ = [

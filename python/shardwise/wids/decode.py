@@ -28,7 +28,9 @@ def check_keys(sample: dict[str, Any]) -> None:
     """Raises InvalidArgument if a field's name has no leading dot."""
     for key in sample:
         if not key.startswith((".", "__")):
-            raise InvalidArgument(f"the field {key!r} has no leading dot; add it")
+            raise InvalidArgument(
+                f"the name of the field {key!r} has no leading dot; name the field {'.' + key!r}"
+            )
 
 
 def _bytes(value: Any) -> bytes:
@@ -68,15 +70,17 @@ def decompressed(data: bytes, max_bytes: int = MAX_GZ_BYTES) -> bytes:
         try:
             piece = gzip.decompress(data, left + 1)
         except zlib.error as error:
-            raise BadField(f"a .gz field is damaged: {error}") from None
+            raise BadField(
+                f"the gzip data of the field is damaged: {error}; restore the shard"
+            ) from None
         left -= len(piece)
         if left < 0:
             raise BadField(
-                f"a .gz field expands to more than {max_bytes} bytes; if that is intended, give "
-                "decode_all_gz a larger max_bytes"
+                f"the .gz field expands to more than {max_bytes:,} bytes; to allow this, give "
+                "decode_all_gz() a larger max_bytes"
             )
         if not gzip.eof:
-            raise BadField("a .gz field is truncated")
+            raise BadField("the gzip data of the field is truncated; restore the shard")
         pieces.append(piece)
         data = gzip.unused_data.lstrip(b"\0")
     return b"".join(pieces)
@@ -99,7 +103,11 @@ def decode_all_gz(
         if parts[-1].lower() != "gz":
             continue
         if len(parts) == 2:
-            warnings.warn("a field with the name .gz is not decompressed", stacklevel=2)
+            warnings.warn(
+                'the field named ".gz" was not decompressed, because no name remains '
+                "without .gz; rename the field, e.g. to txt.gz",
+                stacklevel=2,
+            )
             continue
         stream = io.BytesIO(decompressed(_bytes(sample[key]), max_bytes))
         if update_key:
@@ -193,7 +201,7 @@ def _open_image(value: Any) -> Any:
         from PIL import Image  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise Unsupported(
-            "decoding images needs Pillow; install it, or give the data set your own "
+            "decoding images needs Pillow; install Pillow, or give the data set your own "
             "transformations"
         ) from None
     return Image.open(value if hasattr(value, "read") else io.BytesIO(value))
@@ -247,7 +255,7 @@ def default_decoder(
     images = {"pil": decode_images_to_pil, "numpy": decode_images_to_numpy}
     decode_images = images.get(str(format).lower())
     if decode_images is None:
-        raise InvalidArgument(f"unknown format of images {format!r}; use 'PIL' or 'numpy'")
+        raise InvalidArgument(f"not valid: format={format!r}; give 'PIL' or 'numpy'")
     result: dict[str, Any] = Sample(sample)
     decode_all_gz(result, update_key=gz_update_key)
     decode_basic(result, allow_pickle=allow_pickle)

@@ -79,7 +79,8 @@ def describe_shards(urls: list[str], md5: bool = True) -> list[dict[str, Any]]:
         shards = open_dataset(made).shards
     if len(shards) != len(urls):
         raise InvalidArgument(
-            f"{len(urls)} names match {len(shards)} shards; list them one by one, or use braces"
+            f"{len(urls)} names match {len(shards)} shards, because a name is a glob or a "
+            "folder; name each shard, or use braces"
         )
     described = []
     for url, source, shard in zip(urls, sources, shards):
@@ -100,7 +101,7 @@ def main_create(args: argparse.Namespace) -> None:
         given = [line.strip() for line in sys.stdin if line.strip()]
     urls = [url for pattern in given for url in expand_braces(pattern)]
     if not urls:
-        raise InvalidArgument("no shards are given; name at least one")
+        raise InvalidArgument("no shards are given; name at least one shard")
     result: dict[str, Any] = {
         "__kind__": "wids-shard-index-v1",
         "wids_version": 1,
@@ -232,7 +233,9 @@ def _parser() -> argparse.ArgumentParser:
 
     create = commands.add_parser("create", help="make a descriptor from shards")
     create.add_argument(
-        "files", nargs="+", help="shards, or patterns in braces; - reads a list from standard input"
+        "files",
+        nargs="+",
+        help="shards, or brace patterns, e.g. a-{00..99}.tar; - reads a list from standard input",
     )
     create.add_argument("-o", "--output", default="shardindex.json", help="path of the descriptor")
     create.add_argument(
@@ -241,7 +244,9 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument("-i", "--info", help="file with a description of the data set")
     create.add_argument("-b", "--base", help="base of relative URLs")
     create.add_argument(
-        "--no-md5", action="store_true", help="leave out md5sum, so that only headers are read"
+        "--no-md5",
+        action="store_true",
+        help="do not compute md5sum, so that only the headers of shards are read",
     )
     create.set_defaults(run=main_create)
 
@@ -261,7 +266,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     where.add_argument("-d", "--dir", default="", help="folder of the shards")
     where.add_argument(
-        "-B", "--rebase", action="store_true", help="set the base to the folder of the shards"
+        "-B",
+        "--rebase",
+        action="store_true",
+        help="set the base of URLs to the folder of the shards",
     )
     update.set_defaults(run=main_update)
 

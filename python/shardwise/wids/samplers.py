@@ -77,8 +77,9 @@ def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
             most = max(most, bisect_left(ends, end) - bisect_right(ends, begin) + 1)
     if most > capacity:
         warnings.warn(
-            f"a chunk of this sampler spans {most} shards, but only {capacity} stay open, so "
-            "nearly every sample opens a shard; choose a smaller chunksize, or a larger lru_size",
+            f"a chunk of this sampler spans {most} shards, but only {capacity} shards stay open, "
+            "so nearly every sample opens a shard; choose a smaller chunksize, or a larger "
+            "lru_size",
             stacklevel=3,
         )
 
@@ -232,20 +233,22 @@ def _ranks(rank: int | None, num_replicas: int | None, asker: str) -> tuple[int,
             if num_replicas is None or num_replicas > 1:
                 warnings.warn(
                     f"{asker} is called before torch.distributed is initialized, so this process "
-                    "reads all samples; initialize it before, or give rank and num_replicas",
+                    "reads all samples; initialize torch.distributed before, or give rank and "
+                    "num_replicas",
                     stacklevel=3,
                 )
             rank, num_replicas = 0, 1
     if not 0 <= rank < num_replicas:
         raise InvalidArgument(
-            f"{asker}: no rank {rank} of {num_replicas}; ranks are numbered from 0"
+            f"{asker}: rank={rank} does not exist with num_replicas={num_replicas}; give a rank "
+            "from 0 to num_replicas - 1"
         )
     return rank, num_replicas
 
 
 def _warn_of_drop_last(drop_last: bool | None, asker: str) -> None:
     if drop_last is not None:
-        warnings.warn(f"{asker} ignores drop_last", stacklevel=3)
+        warnings.warn(f"{asker} ignores drop_last; leave out drop_last", stacklevel=3)
 
 
 def DistributedChunkedSampler(

@@ -39,8 +39,8 @@ def require_own(folder: str) -> None:
     is_trusted = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
     if not stat.S_ISDIR(status.st_mode) or not is_trusted:
         raise InvalidArgument(
-            f"other users can write to the folder for shards: {folder!r}; remove it, or name "
-            "another (cache_dir, WIDS_CACHE)"
+            f"other users can write to the folder for shards: {folder!r}; remove the folder, or "
+            "name another folder by cache_dir= or WIDS_CACHE"
         )
 
 
@@ -115,9 +115,9 @@ def check_sources(sources: list[str], allow_pipe: bool) -> None:
                 "list yourself, set allow_pipe=True"
             )
         if "{" in source:
-            remedy = "put the command into a script" if is_command else "rename it"
+            remedy = "put the command into a script" if is_command else "rename the shard"
             raise InvalidArgument(
-                f"the shard {source!r} has a brace in its name, which is a pattern; list the "
+                f"the shard {source!r} has a brace in its name, which means a pattern; list the "
                 f"shards one by one, or {remedy}"
             )
 
@@ -137,7 +137,10 @@ class ShardSamples:
     def __getitem__(self, idx: int) -> dict[str, Any]:
         number = idx + self._size if idx < 0 else idx
         if not 0 <= number < self._size:
-            raise OutOfRange(f"no sample {idx} in {self.path!r}, which has {self._size}")
+            raise OutOfRange(
+                f"no sample {idx} in the shard {self.path!r}; give a number below "
+                f"{self._size}, its number of samples"
+            )
         found = self._data[self._first + int(number)]
         sample = Sample({"." + name: io.BytesIO(data) for name, data in found.copy().items()})
         sample["__key__"] = found.key
@@ -176,7 +179,9 @@ class RecentShards(Mapping[str, ShardSamples]):
     def get_shard(self, url: str) -> ShardSamples:
         """The shard with this URL, used or not. Raises InvalidArgument if the dataset lacks it."""
         if url not in self._urls:
-            raise InvalidArgument(f"the data set has no shard {url!r}")
+            raise InvalidArgument(
+                f"the data set has no shard {url!r}; give the URL of a shard of its list"
+            )
         return ShardSamples(self._data, self._places[self._urls.index(url)])
 
     def __getitem__(self, url: str) -> ShardSamples:

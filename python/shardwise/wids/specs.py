@@ -70,12 +70,12 @@ def check_shards(shards: Any) -> list[Shard]:
         )
     for number, shard in enumerate(shards):
         if not isinstance(shard, dict) or not isinstance(shard.get("url"), str):
-            raise InvalidArgument(f"{_shown(shards, number)} has no url; add it")
+            raise InvalidArgument(f"{_shown(shards, number)} has no url; give each shard a url")
         count = shard.get("nsamples")
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
             raise InvalidArgument(
-                f"{_shown(shards, number)} has nsamples {count!r}, not a number of samples; count "
-                "them with `widsindex create`"
+                f"{_shown(shards, number)} has nsamples {count!r}; give the number of samples of "
+                "the shard, e.g. by `widsindex create`"
             )
     return shards
 
@@ -118,9 +118,15 @@ def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
     try:
         descriptor = json.loads(text)
     except ValueError as error:
-        raise InvalidArgument(f"the descriptor {name!r} is not JSON: {error}") from None
+        raise InvalidArgument(
+            f"the descriptor {name!r} is not JSON: {error}; make the "
+            "descriptor again with `widsindex create`"
+        ) from None
     if not isinstance(descriptor, dict):
-        raise InvalidArgument(f"the descriptor {name!r} is not a JSON object")
+        raise InvalidArgument(
+            f"the descriptor {name!r} is not a JSON object; make the "
+            "descriptor again with `widsindex create`"
+        )
     return descriptor
 
 
@@ -131,8 +137,8 @@ def _require_remote(shards: list[Shard], source: str) -> None:
         scheme = "pipe" if shard["url"].startswith("pipe:") else urlparse(shard["url"]).scheme
         if scheme in _LOCAL_SCHEMES:
             raise InvalidArgument(
-                f"the remote descriptor {source!r} names {shard['url']!r} on this machine; name "
-                "only remote shards in it"
+                f"the remote descriptor {source!r} names the local shard {shard['url']!r}; name "
+                "only remote shards in a remote descriptor"
             )
 
 
@@ -158,7 +164,8 @@ def _component(descriptor: dict[str, Any], home: str | None) -> list[Shard]:
             )
         home = urldir(source)
     if "shardlist" not in descriptor:
-        raise InvalidArgument(f"no shardlist in {source or 'an entry of datasets'!r}; add it")
+        where = repr(source) if source else f"the entry {name!r} of datasets"
+        raise InvalidArgument(f"no shardlist in {where}; add a shardlist")
     shards = rebase_shardlist(descriptor["shardlist"], _home(descriptor, home))
     check_shards(shards)
     if source is not None and is_remote(source):
@@ -190,8 +197,8 @@ def resolve_dsdesc(
     dsdesc = {**dsdesc, **(options or {})}
     if dsdesc.get("wids_version") != 1:
         raise VersionMismatch(
-            f"the descriptor has wids_version {dsdesc.get('wids_version')!r}; only version 1 is "
-            "supported"
+            f"the descriptor has wids_version {dsdesc.get('wids_version')!r}; give a descriptor "
+            "of version 1"
         )
     home = base if base is not None else _home(dsdesc, home)
     shards = list(check_shards(rebase_shardlist(dsdesc.get("shardlist", []), home)))
@@ -200,7 +207,9 @@ def resolve_dsdesc(
     for component in dsdesc.get("datasets", []):
         shards.extend(_component(component, home))
     if not shards:
-        raise InvalidArgument("the descriptor names no shards; check that it is complete")
+        raise InvalidArgument(
+            "the descriptor names no shards; check that the descriptor is complete"
+        )
     dsdesc["shardlist"] = shards
     return dsdesc
 
@@ -214,9 +223,7 @@ def load_dsdesc_and_resolve(
     """Reads a descriptor from a path, a URL or a stream, and resolves it: see resolve_dsdesc()."""
     is_named = not hasattr(source, "read")
     home = urldir(os.fspath(source)) if is_named else None
-    resolved = resolve_dsdesc(
-        load_remote_dsdesc_raw(source), options=options, base=base, home=home
-    )
+    resolved = resolve_dsdesc(load_remote_dsdesc_raw(source), options=options, base=base, home=home)
     if is_named and is_remote(os.fspath(source)):
         _require_remote(resolved["shardlist"], source)
     return resolved

@@ -186,7 +186,7 @@ def test_tasks_of_a_rank_may_be_kept_on_its_node(train: Path) -> None:
     try:
         shard = config.configure({"train": data}, 1, None, [node])[0]["train"]
     except errors.Unsupported as error:  # older versions of Ray
-        assert str(error) == "local=True needs Ray 2.60 or newer"
+        assert str(error).startswith("local=True needs Ray 2.60 or newer")
         return
     assert [row["__index__"] for row in shard.iter_rows()] == list(
         Sampler(shardwise.open(train), SHUFFLED)

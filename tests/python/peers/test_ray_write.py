@@ -90,7 +90,7 @@ def test_the_index_of_a_write_is_as_it_was_asked_for(
     content[512] ^= 1  # a byte of the first field
     shard.write_bytes(content)
     assert len(shardwise.verify(index, full=True)) > 0
-    with pytest.raises(errors.InvalidArgument, match="hashes .*index="):
+    with pytest.raises(errors.InvalidArgument, match="hashes.*index="):
         sr.write(few, tmp_path / "other", hashes=True)
     with pytest.raises(errors.InvalidArgument, match="not valid: hashes='yes'; .*True or False"):
         sr.write(few, tmp_path, index=tmp_path / "b.idx", hashes="yes")  # type: ignore[arg-type]

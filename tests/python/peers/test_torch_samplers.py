@@ -117,7 +117,7 @@ def test_what_is_wrong_is_said_at_once(train: shardwise.Dataset) -> None:
         st.DistributedChunkedSampler(train, rank=2, world_size=2)
     with pytest.raises(InvalidArgument, match="shards"):
         st.ShardedSampler(2001)  # a number of samples has no shards
-    with pytest.raises(InvalidArgument, match="no epoch -1; .*from 0"):
+    with pytest.raises(InvalidArgument, match="epoch=-1"):
         st.SequentialSampler(train).set_epoch(-1)
 
 
@@ -227,7 +227,7 @@ def test_even_batches_that_cannot_be_are_an_error() -> None:
 
     with pytest.raises(InvalidArgument, match="1001 samples, .* 1000, .*tail=.*even=False"):
         len(batches(2001, 1))
-    with pytest.raises(InvalidArgument, match="1 samples, another 0, in batches of 4"):
+    with pytest.raises(InvalidArgument, match="1 samples, another rank 0, in batches of 4"):
         iter(batches(1, 4))
     assert len(batches(2001, 1, even=False)) == 1000
     assert len(batches(1, 4, even=False)) == 0
@@ -264,7 +264,7 @@ def test_the_same_epoch_keeps_the_place_of_its_token() -> None:
     for again in (False, True):
         sampler.resume(sampler.token(7, batch_size=10))
         assert list(sampler) == list(range(70, 100))
-        with pytest.warns(UserWarning, match=r"its rest after resume"):
+        with pytest.warns(UserWarning, match=r"the rest after resume"):
             if again:
                 sampler.set_epoch(0)
             assert list(sampler) == list(range(70, 100))
@@ -410,7 +410,7 @@ def test_a_sampler_over_other_data_than_the_loaders_is_refused(
 
 def test_what_is_no_state_is_an_error() -> None:
     walk = iter(st.SequentialSampler(9))
-    with pytest.raises(InvalidArgument, match="not a state .*: it has"):
+    with pytest.raises(InvalidArgument, match="not a state .*: no entry"):
         walk.load_state_dict({"yielded": 3})
 
 

@@ -151,7 +151,7 @@ def test_wrong_arguments_are_refused_by_the_call(url: str) -> None:
         with pytest.raises(TypeError, match=r"\w\(\): "):
             call()
     for wrong in (lambda: dataset.batched("8"), lambda: wds.shuffle(None)):
-        with pytest.raises(InvalidArgument, match="takes a number"):
+        with pytest.raises(InvalidArgument, match="give a number"):
             wrong()
 
 

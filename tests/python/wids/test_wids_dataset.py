@@ -265,7 +265,7 @@ def test_transformations_are_chained(shards: list[Any]) -> None:
     assert dataset.add_transform(lambda number: number * 2) is dataset
     assert dataset[5] == 10
     assert len(dataset.transformations) == 2
-    with pytest.raises(InvalidArgument, match="'JPEG' is not a transformation"):
+    with pytest.raises(InvalidArgument, match="transformations='JPEG'"):
         raw(shards, transformations="JPEG")
     assert ShardListDataset(shards)[4][".cls"] == 4
     assert ShardListDataset(shards, transformations=["PIL", dict.keys])[4] is not None
@@ -293,7 +293,7 @@ def test_an_index_that_was_made_before_is_taken(shards: list[Any], tmp_path: Pat
     assert len(dataset) == 14 and number_of(dataset[0]) == 7
     assert not (tmp_path / "xdg").exists()
     shardwise.index(tmp_path / "one.idx", shards[0]["url"], threads=0)
-    with pytest.raises(Mismatch, match=r"no shard .*train-001.tar'; it has .*train-000"):
+    with pytest.raises(Mismatch, match=r"no shard .*train-001.tar'; .*index has .*train-000"):
         raw(shards, index=tmp_path / "one.idx")
 
 
