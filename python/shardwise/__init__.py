@@ -44,11 +44,13 @@ _give_signatures(Audit, Order, Sampler, ShardCache)
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
-    from .devices import DeviceBatch, DeviceCopier
+    from .batching import ByLength, Mixup
+    from .devices import DeviceBatch, DeviceCopier, torch_memory
     from .explaining import explain, when
-    from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
+    from .loader import Epoch, Loader
     from .mixing import MixedDataset, mix
     from .ragged import Ragged
+    from .stats import LoaderStats
     from .stopping import EarlyStop, StopGuard
     from .sums import ExactMean, Mean
     from .writing import ShardWriter, TarWriter, pack
@@ -59,11 +61,13 @@ _LATER = {
     "ranks": ["ranks"],
     "records": ["records"],
     "transforms": ["transforms"],
-    "devices": ["DeviceBatch", "DeviceCopier"],
+    "batching": ["ByLength", "Mixup"],
+    "devices": ["DeviceBatch", "DeviceCopier", "torch_memory"],
     "explaining": ["explain", "when"],
-    "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
+    "loader": ["Epoch", "Loader"],
     "mixing": ["MixedDataset", "mix"],
     "ragged": ["Ragged"],
+    "stats": ["LoaderStats"],
     "stopping": ["EarlyStop", "StopGuard"],
     "sums": ["ExactMean", "Mean"],
     "writing": ["ShardWriter", "TarWriter", "pack"],

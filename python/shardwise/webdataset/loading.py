@@ -12,7 +12,8 @@ from typing import Any, Self
 from ..errors import InvalidArgument, Unsupported
 from . import stages
 from .base import DataLoader, Items, pytorch_worker_info
-from .pipeline import DataPipeline, FluidInterface, _plan, refuse_inexact
+from .fluid import FluidInterface
+from .pipeline import DataPipeline, _plan, refuse_inexact
 from .source import Place, Start
 from .states import VERSION, gathered
 
