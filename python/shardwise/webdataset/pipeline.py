@@ -179,6 +179,7 @@ class DataPipeline(Items, PipelineStage):
         limit = DataPipeline._limit(self)
         left, more = divmod(max(0, limit * dealing.num_workers - given), dealing.num_workers)
         own = limit - left - (dealing.worker < more)
+        self._given, self._is_over = own, False  # a state may be requested before the first item
         return self._counted(self._items(plan, self._stream), own)
 
     def _counted(self, items: Iterator[Any], given: int) -> Iterator[Any]:
@@ -211,7 +212,7 @@ class DataPipeline(Items, PipelineStage):
                 items = _run(stage, items)
             return items
 
-        return _epochs(epoch, self._num_epochs(plan) - stream.start.repetition)
+        return _epochs(epoch, self._num_epochs(plan) - stream.place.repetition)
 
     def _python_items(self) -> Iterator[Any]:
         def epoch(_: int) -> Any:
