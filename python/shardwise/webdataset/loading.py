@@ -44,21 +44,33 @@ class _Telling(Items):
 
 
 class _Collate:
-    """Collates items, and adds the position after the last one."""
+    """Collates items, and adds the position after the last one. buffers: those of the iterator
+    whose workers start now."""
 
     def __init__(self, collate: Any, makes_batches: bool) -> None:
         self.collate, self.makes_batches = collate, makes_batches
+        self.buffers: Any = None
 
     def __call__(self, items: Any) -> Any:
-        if not self.makes_batches:
-            return items[0], self.collate(items[1])
-        return items[-1][0], self.collate([item for _, item in items])
+        if self.makes_batches:
+            place, item = items[-1][0], self.collate([item for _, item in items])
+        else:
+            place, item = items[0], self.collate(items[1])
+        return place, item if self.buffers is None else self.buffers.packed(item)
 
 
 def _collate_of(given: Any, makes_batches: bool) -> _Collate:
     from torch.utils.data import default_collate, default_convert
 
     return _Collate(given or (default_collate if makes_batches else default_convert), makes_batches)
+
+
+def _buffers_of(loader: Any) -> Any:
+    try:
+        from .shared_buffers import SharedBuffers
+    except ImportError:  # no NumPy
+        return None
+    return SharedBuffers.of(loader)
 
 
 _Base: Any = object if DataLoader is None else DataLoader
@@ -100,7 +112,19 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         self.last = None
         self.place_of = [Place(self.start().repetition)] * max(1, self.num_workers)
         self._pipeline._passes.choose(self._next)
-        return self._told(super().__iter__())
+        return self._told(self._begun())
+
+    def _begun(self) -> Any:
+        """Returns an iterator whose workers send large arrays in buffers of its own."""
+        if self.persistent_workers and self._iterator is not None:
+            return super().__iter__()
+        self.collate_fn.buffers = buffers = _buffers_of(self)
+        try:
+            items: Any = super().__iter__()
+        finally:
+            self.collate_fn.buffers = None
+        items.buffers = buffers  # which live as long as the workers
+        return items
 
     def _told(self, items: Iterator[Any]) -> Iterator[Any]:
         places = self.place_of
