@@ -13,7 +13,7 @@ from ..errors import InvalidArgument, Unsupported
 from . import stages
 from .base import DataLoader, Items, pytorch_worker_info
 from .fluid import FluidInterface
-from .pipeline import DataPipeline, _plan, refuse_inexact
+from .pipeline import DataPipeline, _plan, inexact_reasons
 from .source import Place, Start
 from .states import VERSION, gathered
 
@@ -253,19 +253,14 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def _whole_state(self) -> dict[str, Any]:
         dataset = self._dataset()
-        plan = dataset._stateful()
-        refuse_inexact(self.pipeline[1:])
+        reasons = inexact_reasons(self.pipeline[1:])
         if self.repetitions > 1:
-            raise Unsupported(
-                "a WebLoader with repeat() or with_epoch() has no state; call them on its dataset "
-                "instead"
-            )
+            reasons.append("repeat() or with_epoch() of a WebLoader: call it on its dataset")
+        source = dataset._steps()[0]
+        if not source.deals_to_workers and source.own_filter is None:
+            reasons.append("each worker gives all samples: leave out workersplitter=None")
+        plan = dataset._stateful(reasons)
         assert self._loader is not None
-        if not plan.source.deals_to_workers:
-            raise Unsupported(
-                "a loader whose workers each give all samples has no state; leave out "
-                "workersplitter=None"
-            )
         dealing = plan.source.dealing(plan.block * dataset._block)
         return gathered(self._part(plan, *self._loader.stands(), dealing))
 
@@ -276,8 +271,7 @@ class WebLoader(DataPipeline, FluidInterface):
             _warn_of_no_state(state_dict["no_state"])
             return
         dataset = self._dataset()
-        dataset._stateful()
-        refuse_inexact(self.pipeline[1:])
+        dataset._stateful(inexact_reasons(self.pipeline[1:]))
         dataset.load_state_dict(state_dict)
         self._moved()
         self._given = self._given_before = dataset._given_before

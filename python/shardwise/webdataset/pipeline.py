@@ -247,27 +247,34 @@ class DataPipeline(Items, PipelineStage):
         self._start = None
         return True
 
-    def _stateful(self) -> _Plan:
-        """Returns the plan. Raises Unsupported, with the stage's name, if a state would not be
-        exact."""
+    def _stateful(self, more: Iterable[str] = ()) -> _Plan:
+        """Returns the plan. Raises Unsupported, with all reasons, if a state would not be exact.
+        more: reasons of a loader over this pipeline."""
         plan = _plan(self._steps())
         if plan is None:
-            raise Unsupported(
-                f"a pipeline over {stages.name_of(self.pipeline[0])} has no state; begin it with a "
-                "WebDataset, or use a shardwise.Loader"
+            first = self.pipeline[0]
+            advice = "begin it with a WebDataset, or use a shardwise.Loader"
+            if isinstance(first, (SimpleShardList, ResampledShards)):
+                advice = "add wds.tarfile_to_samples(), or begin it with a WebDataset"
+            raise Unsupported(f"a pipeline over {stages.name_of(first)} has no state; {advice}")
+        reasons = inexact_reasons(plan.stages)
+        handlers = [plan.source.handler, *map(stages.handler_of, plan.stages)]
+        names = [one.__name__ for one in ENDING if one in handlers]
+        if names:
+            reasons.append(
+                f"handler={', '.join(names)} ends a pass at an error: use warn_and_continue or "
+                "ignore_and_continue"
             )
-        refuse_inexact(plan.stages)
-        for handler in [plan.source.handler, *map(stages.handler_of, plan.stages)]:
-            if handler in ENDING:
-                raise Unsupported(
-                    f"a pipeline with handler={handler.__name__}, which ends a pass at an error, "
-                    "has no state; use warn_and_continue or ignore_and_continue"
-                )
         own = plan.source.own_filter
         if own is not None:
+            reasons.append(
+                f"{own} selects the shards: use nodesplitter=wds.split_by_node, "
+                "workersplitter=wds.split_by_worker"
+            )
+        reasons += more
+        if reasons:
             raise Unsupported(
-                f"a pipeline whose shards are selected by {own} has no state; use "
-                "nodesplitter=wds.split_by_node, workersplitter=wds.split_by_worker"
+                f"a pipeline has no exact state: {'; '.join(reasons)}; or use a shardwise.Loader"
             )
         return plan
 
@@ -443,16 +450,16 @@ class _Picking:
         return _run(self.stage, items)
 
 
-def refuse_inexact(behind: Iterable[Any]) -> None:
-    """Raises Unsupported, naming the first stage that keeps items, counts them, or draws at
+def inexact_reasons(behind: Iterable[Any]) -> list[str]:
+    """Says why there is no exact state after stages that keep items, count them, or draw at
     random."""
-    for stage in behind:
-        if stages.kind_of(stage) == stages.KEEPS:
-            raise Unsupported(
-                f"a pipeline has no exact state after {stages.name_of(stage)}; shuffle before "
-                "decode() and batched(), use .map() for functions of one sample, and leave out "
-                "unbatched() and slice(), or use a shardwise.Loader"
-            )
+    names = [stages.name_of(one) for one in behind if stages.kind_of(one) == stages.KEEPS]
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)} may keep, count or draw items: shuffle before decode() and batched(), "
+        "use .map() for functions of one sample, and leave out unbatched() and slice()"
+    ]
 
 
 class WebDataset(DataPipeline, FluidInterface):

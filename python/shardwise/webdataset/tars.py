@@ -33,17 +33,26 @@ def url_opener(
     yield from data
 
 
+_WHERE_NEEDED: Any = {}
+
+
 def tar_file_expander(
     data: Iterable[dict[str, Any]],
     handler: Any = reraise_exception,
     select_files: Any = None,
     rename_files: Any = None,
-    eof_value: Any = {},  # noqa: B006
+    eof_value: Any = _WHERE_NEEDED,
 ) -> Iterator[dict[str, Any]]:
     """``{"fname": ..., "data": ..., "__url__": ...}`` for each member of the shards, with
-    ``eof_value`` behind each shard."""
+    ``eof_value`` behind each shard; None: without. By default an empty dict comes only where a
+    shard begins with the key at which the shard before it ended: functions that were written
+    before webdataset had this parameter expect members alone."""
+    last = None  # the key of the sample before
     for item in data:
-        for sample in tarfile_samples([item], handler):
+        for place, sample in enumerate(tarfile_samples([item], handler)):
+            if place == 0 and eof_value is _WHERE_NEEDED and sample["__key__"] == last:
+                yield {}
+            last = sample["__key__"]
             for field, value in sample.items():
                 if field.startswith("__"):
                     continue
@@ -51,7 +60,7 @@ def tar_file_expander(
                 name = name if rename_files is None else rename_files(name)
                 if select_files is None or select_files(name):
                     yield {"fname": name, "data": value, "__url__": sample["__url__"]}
-        if eof_value is not None:
+        if eof_value is not None and eof_value is not _WHERE_NEEDED:
             yield eof_value
 
 

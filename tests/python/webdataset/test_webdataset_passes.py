@@ -429,6 +429,22 @@ def test_a_state_that_would_not_be_exact_is_refused_by_name(
             one.load_state_dict({})
 
 
+def test_all_reasons_against_a_state_come_at_once(url: str) -> None:
+    dataset = wds.WebDataset(url, handler=wds.ignore_and_stop, nodesplitter=generator)
+    dataset = dataset.slice(50).batched(10).unbatched()
+    names = ["slice, unbatched", "ignore_and_stop", "generator selects"]
+    with pytest.raises(Unsupported, match=".*".join(names)):
+        dataset.state_dict()
+    batches = wds.WebLoader(dataset, batch_size=None).shuffle(5).with_epoch(30)
+    with pytest.raises(Unsupported, match=".*".join([*names, "shuffle", "on its dataset"])):
+        batches.state_dict()
+
+
+def test_a_list_of_shards_alone_has_no_state(url: str) -> None:
+    with pytest.raises(Unsupported, match=r"SimpleShardList has no state; add wds\.tarfile_to_samples"):
+        wds.DataPipeline(wds.SimpleShardList(url), wds.split_by_node).state_dict()
+
+
 def test_the_order_mixes_as_many_samples_as_were_asked(url: str) -> None:
     steps = wds.WebDataset(url).shuffle(100_000).decode().pipeline
     order = steps[0].order(100_000, None)
