@@ -9,10 +9,11 @@ Here each worker keeps a few buffers, its slots, and reuses them:
     send the rest of the item, and places    copy the arrays into private memory
                                              release the semaphore
 
-The program gets private copies, so it may keep them. The semaphores order the accesses: a slot is
-written again only after its arrays were copied. A buffer itself is sent with the first item that
-uses it. If no slot is free, or shared memory is scarce, torch sends the item. The buffers end with
-their iterator, so a killed worker leaves no slot occupied for the next one.
+The program gets private copies, so it may keep them; views of one array become arrays of their own.
+The semaphores order the accesses: a slot is written again only after its arrays were copied. A
+buffer itself is sent with the first item that uses it. If no slot is free, or shared memory is
+scarce, torch sends the item. The buffers end with their iterator, so a killed worker leaves no slot
+occupied for the next one.
 """
 
 from __future__ import annotations
