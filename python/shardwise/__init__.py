@@ -72,7 +72,7 @@ _LATER = {
     "sums": ["ExactMean", "Mean"],
     "writing": ["ShardWriter", "TarWriter", "pack"],
 }
-_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in (module, *names)}
 
 
 def __getattr__(name: str) -> object:
