@@ -33,7 +33,12 @@ def url_opener(
     yield from data
 
 
-_WHERE_NEEDED: Any = {}
+class _End(dict[str, Any]):
+    """The empty dict behind a shard. Its file name is "", so functions that expect members alone, as
+    of open_clip, pass over it."""
+
+    def __missing__(self, name: str) -> str:
+        return ""
 
 
 def tar_file_expander(
@@ -41,18 +46,12 @@ def tar_file_expander(
     handler: Any = reraise_exception,
     select_files: Any = None,
     rename_files: Any = None,
-    eof_value: Any = _WHERE_NEEDED,
+    eof_value: Any = _End(),  # noqa: B008
 ) -> Iterator[dict[str, Any]]:
     """``{"fname": ..., "data": ..., "__url__": ...}`` for each member of the shards, with
-    ``eof_value`` behind each shard; None: without. By default an empty dict comes only where a
-    shard begins with the key at which the shard before it ended: functions that were written
-    before webdataset had this parameter expect members alone."""
-    last = None  # the key of the sample before
+    ``eof_value`` behind each shard, by default an empty dict."""
     for item in data:
-        for place, sample in enumerate(tarfile_samples([item], handler)):
-            if place == 0 and eof_value is _WHERE_NEEDED and sample["__key__"] == last:
-                yield {}
-            last = sample["__key__"]
+        for sample in tarfile_samples([item], handler):
             for field, value in sample.items():
                 if field.startswith("__"):
                     continue
@@ -60,7 +59,7 @@ def tar_file_expander(
                 name = name if rename_files is None else rename_files(name)
                 if select_files is None or select_files(name):
                     yield {"fname": name, "data": value, "__url__": sample["__url__"]}
-        if eof_value is not None and eof_value is not _WHERE_NEEDED:
+        if eof_value is not None:
             yield eof_value
 
 
