@@ -44,12 +44,14 @@ _give_signatures(Audit, Order, Sampler, ShardCache)
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
-    from .devices import DeviceBatch, DeviceCopier
+    from .batching import ByLength, Mixup
+    from .devices import DeviceBatch, DeviceCopier, torch_memory
     from .explaining import explain, when
-    from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
+    from .loader import Epoch, Loader
     from .mixing import MixedDataset, mix
     from .ragged import Ragged
     from .repacking import repack
+    from .stats import LoaderStats
     from .stopping import EarlyStop, StopGuard
     from .sums import ExactMean, Mean
     from .writing import ShardWriter, TarWriter, pack
@@ -60,17 +62,19 @@ _LATER = {
     "ranks": ["ranks"],
     "records": ["records"],
     "transforms": ["transforms"],
-    "devices": ["DeviceBatch", "DeviceCopier"],
+    "batching": ["ByLength", "Mixup"],
+    "devices": ["DeviceBatch", "DeviceCopier", "torch_memory"],
     "explaining": ["explain", "when"],
-    "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
+    "loader": ["Epoch", "Loader"],
     "mixing": ["MixedDataset", "mix"],
     "ragged": ["Ragged"],
     "repacking": ["repack"],
+    "stats": ["LoaderStats"],
     "stopping": ["EarlyStop", "StopGuard"],
     "sums": ["ExactMean", "Mean"],
     "writing": ["ShardWriter", "TarWriter", "pack"],
 }
-_MODULE_OF = {name: module for module, names in _LATER.items() for name in names}
+_MODULE_OF = {name: module for module, names in _LATER.items() for name in (module, *names)}
 
 
 def __getattr__(name: str) -> object:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
-__all__ = ["DeviceBatch", "DeviceCopier"]
+__all__ = ["DeviceBatch", "DeviceCopier", "torch_memory"]
 
 
 class DeviceBatch:
@@ -237,3 +237,19 @@ class DeviceCopier:
     def wait(self) -> None:
         """Waits for the copies in flight."""
         self._copies.wait()
+
+
+def torch_memory(pinned: bool = False) -> Callable[[int], Any]:
+    """Memory allocated by torch, for Loader(memory=); page-locked for copies to a GPU if
+    ``pinned``.
+
+    A copy with non_blocking=True reads the batch after the call returns. Keep the batch, or its
+    tensor, until the copy is done (``torch.cuda.current_stream().synchronize()``, or an event): a
+    dropped batch gives its memory to the next one.
+    """
+    import torch
+
+    def allocate(num_bytes: int) -> Any:
+        return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=pinned)
+
+    return allocate

@@ -6,7 +6,7 @@ The commands ``shardwise explain`` and ``shardwise when`` give the same answers.
 from __future__ import annotations
 
 import bisect
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypedDict, Union, Unpack
 
 from . import _core
 from .arguments import refuse, suggests, whole_number
@@ -121,9 +121,30 @@ def _token_in(state: Any) -> str:
     return token
 
 
-def _sampler_at(
-    data: Any, order: Any, epoch: Union[int, None], state: Any, **ranks: int
-) -> _core.Sampler:
+class Place(TypedDict, total=False):
+    """The ranks, the batches and the epoch that explain() and when() ask about."""
+
+    batch_size: int
+    """Samples per step on each rank; by default 1."""
+    global_batch_size: int
+    """Samples per step on all ranks together, instead."""
+    world_size: int
+    """Number of ranks; by default 1."""
+    replicas: int
+    """Neighbouring ranks that get the same samples; by default 1."""
+    epoch: Union[int, None]
+    """By default that of the state, or 0."""
+    state: Any
+    """A token, or a state_dict(): steps count from there."""
+
+
+def _sampler_at(data: Any, order: Any, place: Place) -> _core.Sampler:
+    ranks: Any = dict(place)
+    for name in ranks:
+        if name not in Place.__annotations__:
+            names = ", ".join(Place.__annotations__)
+            raise TypeError(f"explain() and when() have no option {name!r}; give some of {names}")
+    epoch, state = ranks.pop("epoch", None), ranks.pop("state", None)
     sampler = _core.Sampler(data, _core.Order() if order is None else order, **ranks)
     if state is not None:
         sampler.resume(_token_in(state))
@@ -134,20 +155,11 @@ def _sampler_at(
 
 @suggests
 def explain(
-    data: Any,
-    order: Union[_core.Order, None] = None,
-    *,
-    step: int,
-    batch_size: int = 1,
-    global_batch_size: int = 0,
-    world_size: int = 1,
-    replicas: int = 1,
-    epoch: Union[int, None] = None,
-    state: Any = None,
+    data: Any, order: Union[_core.Order, None] = None, *, step: int, **place: Unpack[Place]
 ) -> list[StepSample]:
     """The samples that each rank has in one step of an epoch, without reading any of them.
 
-    data, order, batch_size, global_batch_size, world_size, replicas: as of a Sampler.
+    data, order, batch_size=1, global_batch_size=0, world_size=1, replicas=1: as of a Sampler.
     state: a token, or a state_dict(): steps count from there. epoch: by default that of the state,
         or 0.
 
@@ -159,17 +171,7 @@ def explain(
     >>> [(one.rank, one.sample, one.key) for one in found]
     [(0, 8, '000008'), (0, 10, '000010'), (1, 9, '000009'), (1, 11, '000011')]
     """
-    sampler = _sampler_at(
-        data,
-        order,
-        epoch,
-        state,
-        batch_size=batch_size,
-        global_batch_size=global_batch_size,
-        world_size=world_size,
-        replicas=replicas,
-    )
-    return step_of(sampler, data, step, (0, False, False))
+    return step_of(_sampler_at(data, order, place), data, step, (0, False, False))
 
 
 @suggests
@@ -177,13 +179,7 @@ def when(
     data: Any,
     order: Union[_core.Order, None],
     sample_or_key: Any,
-    *,
-    batch_size: int = 1,
-    global_batch_size: int = 0,
-    world_size: int = 1,
-    replicas: int = 1,
-    epoch: Union[int, None] = None,
-    state: Any = None,
+    **place: Unpack[Place],
 ) -> list[Delivery]:
     """Where a sample comes in an epoch: normally once; never if a tail or a skip list leaves it
     out, or if it came before the state; several times only with padding, replicas, or in a mix().
@@ -196,14 +192,4 @@ def when(
     >>> shardwise.when(ds, order, "000009", batch_size=2, world_size=2)
     [Delivery(rank=1, step=2, place=0, position=9)]
     """
-    sampler = _sampler_at(
-        data,
-        order,
-        epoch,
-        state,
-        batch_size=batch_size,
-        global_batch_size=global_batch_size,
-        world_size=world_size,
-        replicas=replicas,
-    )
-    return deliveries_of(sampler, data, sample_or_key, (0, False, False))
+    return deliveries_of(_sampler_at(data, order, place), data, sample_or_key, (0, False, False))

@@ -9,136 +9,21 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from . import _core
 from ._core import Batch, Column, Order
 from .arguments import refuse, require, suggests, whole_number
+from .batching import ByLength, Mixup
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
 from .ranks import Reducer, launched_ranks, require_alone
 from .records import Proof
+from .stats import Forgiven, LoaderStats
 
 if TYPE_CHECKING:
     from .explaining import Delivery, StepSample
     from .tracing import Trace
-
-
-@suggests
-class ByLength(NamedTuple):
-    """Batches of samples of similar length, so that a padded batch holds little padding.
-
-    Each window of the order is sorted by length and cut into batches; the batches are then
-    shuffled. Each sample still comes exactly once. docs/formats/length-batches.md specifies it.
-    """
-
-    field: str = ""
-    """Name of the field whose size gives the length: its bytes divided by unit, rounded up. "a;b"
-    means the first that the sample has."""
-    column: str = ""
-    """Metadata column with the length, rounded up; instead of field."""
-    unit: int = 1
-    """Bytes per unit of length, e.g. 4 for an int32 field of tokens."""
-    window: int = 8192
-    """Positions of the order that are sorted together; best a multiple of batch_size."""
-    max_tokens: int = 0
-    """Maximum tokens of a batch when all samples are padded to the longest, with at most batch_size
-    samples; a longer sample is alone. 0 means: each batch has batch_size samples."""
-    pack: str = ""
-    """Ragged column of integers, one value per token, whose sequences are packed into batch_size
-    rows of pack_to tokens. The column "x_segments" has the sequence of each token in its row, from
-    1 (0: padding), and "x_positions" its place in the sequence."""
-    pack_to: int = 0
-    """Tokens per packed row. 0 means: do not pack."""
-    padding: int = 0
-    """The value of positions without a token."""
-
-
-@suggests
-class Mixup(NamedTuple):
-    """Mixup and cutmix: each image of a batch is mixed with the previous one, the first with the
-    last. The columns "x_lambda", float32 [N], and "x_partner", int64 [N], say how to mix labels:
-    ``lambda * f(output, label) + (1 - lambda) * f(output, label[partner])``.
-    """
-
-    column: str
-    """The column of images, all of one size; mixup needs uint8 or float32."""
-    mixup_alpha: float = 0.0
-    """Mixup draws its ratio from Beta(alpha, alpha). 0 means: no mixup."""
-    cutmix_alpha: float = 0.0
-    """Cutmix draws its ratio from Beta(alpha, alpha). 0 means: no cutmix. If both are set, half of
-    the batches get each."""
-    probability: float = 1.0
-    """Probability that a batch is mixed."""
-
-
-class Forgiven(NamedTuple):
-    """Forgiven damage of images, of one kind; see ImageDecoding.strict."""
-
-    kind: str
-    """Kind of the damage."""
-    images: int
-    """Number of images with it."""
-    first_sample: str
-    """Key and shard of the first of them."""
-
-
-class LoaderStats(NamedTuple):
-    """Work of a run so far, over all its epochs, and where its time went.
-
-    Times are in seconds; times of threads are sums over all threads.
-    """
-
-    batches: int
-    """Batches given out."""
-    samples: int
-    """Samples in them."""
-    bad_samples: int
-    """Bad samples left out."""
-    bytes_made: int
-    """Bytes of the batches' arrays."""
-    bytes_read: int
-    """Bytes of the fields that columns read, including ahead; functions not counted."""
-    planning: float
-    """Time of planning the order and the batches."""
-    opening: float
-    """Time of opening shards: fetching, expanding, mapping and checking."""
-    reading: float
-    """Time of reading fields."""
-    decoding: float
-    """Time of decoding fields."""
-    transforming: float
-    """Time of transforming images."""
-    functions: float
-    """Time of columns' functions, including waits for the GIL."""
-    collating: float
-    """Time of putting rows into batches."""
-    idle: float
-    """Time in which threads had no work."""
-    elapsed: float
-    """Time of the consumer, from its first batch to its last in each epoch."""
-    waited: float
-    """Part of elapsed in which the consumer waited for a batch."""
-    batches_ready: int
-    """Batches that the consumer did not wait for."""
-    mean_ready: float
-    """Mean number of batches that were ready when one was requested."""
-    sample_times: list[int]
-    """Number of samples by duration: [0] below 1 us, [k] from 2^(k - 1) us to 2^k us."""
-    slowest_time: float
-    """Duration of the slowest sample."""
-    slowest_sample: str
-    """Key and shard of the slowest sample."""
-    forgiven: list[Forgiven]
-    """Forgiven damage of images, by kind."""
-    threads: int
-    """Loading threads."""
-    fetch_threads: int
-    """Shards fetched ahead at the same time."""
-    prefetch: int
-    """Maximum batches in flight."""
-    cores: int
-    """Cores that this process may use."""
 
 
 class Epoch:
@@ -661,22 +546,6 @@ def _parts_of_state(state_dict: Any) -> tuple[str, int]:
     if not isinstance(token, str) or not isinstance(taken, int) or not 0 <= taken <= _MOST_BATCHES:
         refuse("state_dict", state_dict, "give the complete state_dict() of a Loader")
     return token, taken
-
-
-def torch_memory(pinned: bool = False) -> Callable[[int], Any]:
-    """Memory allocated by torch, for Loader(memory=); page-locked for copies to a GPU if
-    ``pinned``.
-
-    A copy with non_blocking=True reads the batch after the call returns. Keep the batch, or its
-    tensor, until the copy is done (``torch.cuda.current_stream().synchronize()``, or an event): a
-    dropped batch gives its memory to the next one.
-    """
-    import torch
-
-    def allocate(num_bytes: int) -> Any:
-        return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=pinned)
-
-    return allocate
 
 
 _open_loaders: weakref.WeakSet[_core.Loader] = weakref.WeakSet()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 
@@ -37,8 +37,8 @@ class Ragged:
         values = self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
         return values.reshape(tuple(int(side) for side in self.shapes[place]))
 
-    def __iter__(self) -> Iterator[Any]:
-        return (self[row] for row in range(len(self)))
+    # No __iter__(): Python iterates by __getitem__(). Lightning looks into each Iterable for the size
+    # of the batch, and would take the length of the first row.
 
     def _each(self, change: Callable[[Any], Any]) -> Ragged:
         """The same rows, with change(tensor) of values, offsets and shapes."""

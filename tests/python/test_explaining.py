@@ -126,6 +126,8 @@ def test_what_there_is_not_is_an_error(ds: shardwise.Dataset) -> None:
         explain(ds, step=99, batch_size=50)
     with pytest.raises(errors.OutOfRange, match="sample 1000"):
         when(ds, None, 1000)
+    with pytest.raises(TypeError, match="no option 'steps'; give some of batch_size, "):
+        when(ds, Order(), 3, steps=2)  # type: ignore[call-arg]
     with pytest.raises(errors.InvalidArgument, match="state=7"):
         explain(ds, step=0, state=7)
     with pytest.raises(errors.Unsupported, match="by_length"):

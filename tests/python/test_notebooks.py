@@ -121,6 +121,8 @@ try:
     shardwise.grain
 except AttributeError as error:
     assert "import shardwise.grain" in str(error)
+for name in {*names} - {"grain", "ray", "torch", "webdataset", "wids"}:
+    getattr(shardwise, name)
 """
     subprocess.run([sys.executable, "-c", script], check=True)
 

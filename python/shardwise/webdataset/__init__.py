@@ -35,6 +35,7 @@ from .decoding import (
     torch_loads,
     torch_video,
 )
+from .fluid import FluidInterface
 from .handlers import (
     ignore_and_continue,
     ignore_and_stop,
@@ -45,7 +46,7 @@ from .handlers import (
 from .installing import install
 from .loading import WebLoader
 from .mixing import RandomMix, RoundRobin
-from .pipeline import DataPipeline, FluidInterface, FluidWrapper, WebDataset
+from .pipeline import DataPipeline, FluidWrapper, WebDataset
 from .shards import (
     ResampledShards,
     SimpleShardList,

@@ -8,7 +8,6 @@ decode. A package that a field needs (Pillow, NumPy, torch ...) is imported at i
 from __future__ import annotations
 
 import io
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 
 from .._core import decode_image
 from ..errors import BadField, InvalidArgument, Unsupported
-from ..wids.decode import decompressed
+from ..wids.decode import DECODERS, decompressed
 
 Handler = Callable[[str, bytes], Any]
 
@@ -81,20 +80,8 @@ def torch_loads(data: bytes) -> Any:
     return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
 
 
-def _npy(data: bytes) -> Any:
-    import numpy
-
-    return numpy.load(io.BytesIO(data), allow_pickle=False)
-
-
 def _npz(data: bytes) -> Any:
-    return dict(_npy(data))
-
-
-def _msgpack(data: bytes) -> Any:
-    import msgpack
-
-    return msgpack.unpackb(data)
+    return dict(DECODERS["npy"](data))
 
 
 def _cbor(data: bytes) -> Any:
@@ -103,20 +90,16 @@ def _cbor(data: bytes) -> Any:
     return cbor.loads(data)
 
 
-def _text(data: bytes) -> str:
-    return str(data, "utf-8")
-
-
 decoders: dict[str, Callable[[bytes], Any]] = {
-    **dict.fromkeys(("txt", "text", "transcript"), _text),
-    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
-    **dict.fromkeys(("json", "jsn"), json.loads),
+    **DECODERS,
+    "transcript": DECODERS["txt"],
+    **dict.fromkeys(("index", "inx", "id"), DECODERS["cls"]),
+    "jsn": DECODERS["json"],
+    "msg": DECODERS["mp"],
     **dict.fromkeys(("pkl", "pickle", "pyd"), _refuse_pickle),
     "pth": torch_loads,
     "ten": _no_decoder("ten"),
     "tb": _no_decoder("tb"),
-    **dict.fromkeys(("mp", "msg"), _msgpack),
-    "npy": _npy,
     "npz": _npz,
     "cbor": _cbor,
 }

@@ -12,7 +12,8 @@ from typing import Any, Self
 from ..errors import InvalidArgument, Unsupported
 from . import stages
 from .base import DataLoader, Items, pytorch_worker_info
-from .pipeline import DataPipeline, FluidInterface, _plan, refuse_inexact
+from .fluid import FluidInterface
+from .pipeline import DataPipeline, _plan, inexact_reasons
 from .source import Place, Start
 from .states import VERSION, gathered
 
@@ -43,21 +44,33 @@ class _Telling(Items):
 
 
 class _Collate:
-    """Collates items, and adds the position after the last one."""
+    """Collates items, and adds the position after the last one. buffers: those of the iterator
+    whose workers start now."""
 
     def __init__(self, collate: Any, makes_batches: bool) -> None:
         self.collate, self.makes_batches = collate, makes_batches
+        self.buffers: Any = None
 
     def __call__(self, items: Any) -> Any:
-        if not self.makes_batches:
-            return items[0], self.collate(items[1])
-        return items[-1][0], self.collate([item for _, item in items])
+        if self.makes_batches:
+            place, item = items[-1][0], self.collate([item for _, item in items])
+        else:
+            place, item = items[0], self.collate(items[1])
+        return place, item if self.buffers is None else self.buffers.packed(item)
 
 
 def _collate_of(given: Any, makes_batches: bool) -> _Collate:
     from torch.utils.data import default_collate, default_convert
 
     return _Collate(given or (default_collate if makes_batches else default_convert), makes_batches)
+
+
+def _buffers_of(loader: Any) -> Any:
+    try:
+        from .shared_buffers import SharedBuffers
+    except ImportError:  # no NumPy
+        return None
+    return SharedBuffers.of(loader)
 
 
 _Base: Any = object if DataLoader is None else DataLoader
@@ -99,7 +112,19 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         self.last = None
         self.place_of = [Place(self.start().repetition)] * max(1, self.num_workers)
         self._pipeline._passes.choose(self._next)
-        return self._told(super().__iter__())
+        return self._told(self._begun())
+
+    def _begun(self) -> Any:
+        """Returns an iterator whose workers send large arrays in buffers of its own."""
+        if self.persistent_workers and self._iterator is not None:
+            return super().__iter__()
+        self.collate_fn.buffers = buffers = _buffers_of(self)
+        try:
+            items: Any = super().__iter__()
+        finally:
+            self.collate_fn.buffers = None
+        items.buffers = buffers  # which live as long as the workers
+        return items
 
     def _told(self, items: Iterator[Any]) -> Iterator[Any]:
         places = self.place_of
@@ -229,19 +254,14 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def _whole_state(self) -> dict[str, Any]:
         dataset = self._dataset()
-        plan = dataset._stateful()
-        refuse_inexact(self.pipeline[1:])
+        reasons = inexact_reasons(self.pipeline[1:])
         if self.repetitions > 1:
-            raise Unsupported(
-                "a WebLoader with repeat() or with_epoch() has no state; call repeat() or "
-                "with_epoch() on the WebDataset instead"
-            )
+            reasons.append("repeat() or with_epoch() of a WebLoader: call it on its dataset")
+        source = dataset._steps()[0]
+        if not source.deals_to_workers and source.own_filter is None:
+            reasons.append("each worker gives all samples: leave out workersplitter=None")
+        plan = dataset._stateful(reasons)
         assert self._loader is not None
-        if not plan.source.deals_to_workers:
-            raise Unsupported(
-                "a loader whose workers each give all samples has no state; leave out "
-                "workersplitter=None"
-            )
         dealing = plan.source.dealing(plan.block * dataset._block)
         return gathered(self._part(plan, *self._loader.stands(), dealing))
 
@@ -252,8 +272,7 @@ class WebLoader(DataPipeline, FluidInterface):
             _warn_of_no_state(state_dict["no_state"])
             return
         dataset = self._dataset()
-        dataset._stateful()
-        refuse_inexact(self.pipeline[1:])
+        dataset._stateful(inexact_reasons(self.pipeline[1:]))
         dataset.load_state_dict(state_dict)
         self._moved()
         self._given = self._given_before = dataset._given_before

@@ -1,4 +1,4 @@
-"""Pipelines: DataPipeline, WebDataset, and the methods that add stages to them."""
+"""Pipelines: DataPipeline and WebDataset."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..arguments import suggests
 from ..errors import InvalidArgument, Mismatch, Unsupported
 from . import stages
 from .base import Items, Passes, PipelineStage, pytorch_worker_info
+from .fluid import FluidInterface
 from .handlers import ENDING, reraise_exception
 from .shards import (
     ResampledShards,
@@ -179,6 +180,7 @@ class DataPipeline(Items, PipelineStage):
         limit = DataPipeline._limit(self)
         left, more = divmod(max(0, limit * dealing.num_workers - given), dealing.num_workers)
         own = limit - left - (dealing.worker < more)
+        self._given, self._is_over = own, False  # a state may be requested before the first item
         return self._counted(self._items(plan, self._stream), own)
 
     def _counted(self, items: Iterator[Any], given: int) -> Iterator[Any]:
@@ -211,7 +213,7 @@ class DataPipeline(Items, PipelineStage):
                 items = _run(stage, items)
             return items
 
-        return _epochs(epoch, self._num_epochs(plan) - stream.start.repetition)
+        return _epochs(epoch, self._num_epochs(plan) - stream.place.repetition)
 
     def _python_items(self) -> Iterator[Any]:
         def epoch(_: int) -> Any:
@@ -248,27 +250,34 @@ class DataPipeline(Items, PipelineStage):
         self._start = None
         return True
 
-    def _stateful(self) -> _Plan:
-        """Returns the plan. Raises Unsupported, with the stage's name, if a state would not be
-        exact."""
+    def _stateful(self, more: Iterable[str] = ()) -> _Plan:
+        """Returns the plan. Raises Unsupported, with all reasons, if a state would not be exact.
+        more: reasons of a loader over this pipeline."""
         plan = _plan(self._steps())
         if plan is None:
-            raise Unsupported(
-                f"a pipeline over {stages.name_of(self.pipeline[0])} has no state; begin the "
-                "pipeline with a WebDataset, or use a shardwise.Loader"
+            first = self.pipeline[0]
+            advice = "begin it with a WebDataset, or use a shardwise.Loader"
+            if isinstance(first, (SimpleShardList, ResampledShards)):
+                advice = "add wds.tarfile_to_samples(), or begin it with a WebDataset"
+            raise Unsupported(f"a pipeline over {stages.name_of(first)} has no state; {advice}")
+        reasons = inexact_reasons(plan.stages)
+        handlers = [plan.source.handler, *map(stages.handler_of, plan.stages)]
+        names = [one.__name__ for one in ENDING if one in handlers]
+        if names:
+            reasons.append(
+                f"handler={', '.join(names)} ends a pass at an error: use warn_and_continue or "
+                "ignore_and_continue"
             )
-        refuse_inexact(plan.stages)
-        for handler in [plan.source.handler, *map(stages.handler_of, plan.stages)]:
-            if handler in ENDING:
-                raise Unsupported(
-                    f"a pipeline with handler={handler.__name__}, which ends a pass at an error, "
-                    "has no state; use warn_and_continue or ignore_and_continue"
-                )
         own = plan.source.own_filter
         if own is not None:
+            reasons.append(
+                f"{own} selects the shards: use nodesplitter=wds.split_by_node, "
+                "workersplitter=wds.split_by_worker"
+            )
+        reasons += more
+        if reasons:
             raise Unsupported(
-                f"a pipeline whose shards are selected by {own} has no state; use "
-                "nodesplitter=wds.split_by_node, workersplitter=wds.split_by_worker"
+                f"a pipeline has no exact state: {'; '.join(reasons)}; or use a shardwise.Loader"
             )
         return plan
 
@@ -446,122 +455,16 @@ class _Picking:
         return _run(self.stage, items)
 
 
-def refuse_inexact(behind: Iterable[Any]) -> None:
-    """Raises Unsupported, naming the first stage that keeps items, counts them, or draws at
+def inexact_reasons(behind: Iterable[Any]) -> list[str]:
+    """Says why there is no exact state after stages that keep items, count them, or draw at
     random."""
-    for stage in behind:
-        if stages.kind_of(stage) == stages.KEEPS:
-            raise Unsupported(
-                f"a pipeline has no exact state after {stages.name_of(stage)}; shuffle before "
-                "decode() and batched(), use .map() for functions of one sample, and leave out "
-                "unbatched() and slice(), or use a shardwise.Loader"
-            )
-
-
-class FluidInterface:
-    """The stages as methods. Each returns a copy of the pipeline with one more stage."""
-
-    def compose(self, *args: Any) -> Self:
-        """Returns a copy with these stages appended; implemented by the pipeline."""
-        raise NotImplementedError
-
-    def batched(
-        self,
-        batchsize: int,
-        collation_fn: Any = stages.default_collation_fn,
-        partial: bool = True,
-    ) -> Self:
-        """Makes batches of ``batchsize`` items. partial: keep a worker's smaller last batch.
-        collation_fn: maps a list of items to a batch; None keeps the list."""
-        return self.compose(stages.batched(batchsize, collation_fn=collation_fn, partial=partial))
-
-    def listed(self, batchsize: int, partial: bool = True) -> Self:
-        """Makes lists of ``batchsize`` items."""
-        return self.compose(stages.batched(batchsize, collation_fn=None, partial=partial))
-
-    def unbatched(self) -> Self:
-        """Splits batches into samples."""
-        return self.compose(stages.unbatched())
-
-    def unlisted(self) -> Self:
-        """Splits lists into their items."""
-        return self.compose(stages.unlisted())
-
-    def shuffle(self, size: int, **kw: Any) -> Self:
-        """Shuffles. Before batched(), the order of the data set shuffles over at least ``size``
-        samples. After it, a buffer of ``size`` items does."""
-        return self if size < 1 else self.compose(stages.shuffle(size, **kw))
-
-    def map(self, f: Callable[[Any], Any], handler: Any = reraise_exception) -> Self:
-        """Applies ``f`` to each sample or batch. None drops it."""
-        return self.compose(stages.map(f, handler=handler))
-
-    def decode(
-        self,
-        *args: Any,
-        pre: Any = None,
-        post: Any = None,
-        only: Any = None,
-        partial: bool = False,
-        handler: Any = reraise_exception,
-    ) -> Self:
-        """Decodes fields by their names: see Decoder. args: "pil", "rgb8" and others of
-        ImageHandler, torch_video, torch_audio, handlers of yours."""
-        options = {"pre": pre, "post": post, "only": only, "partial": partial}
-        return self.compose(stages.decode(*args, handler=handler, **options))
-
-    def map_dict(self, handler: Any = reraise_exception, **kw: Any) -> Self:
-        """Applies a function to each named field."""
-        return self.compose(stages.map_dict(handler=handler, **kw))
-
-    def map_tuple(self, *args: Any, handler: Any = reraise_exception) -> Self:
-        """Applies a function to each element of a tuple. None leaves the element unchanged."""
-        return self.compose(stages.map_tuple(*args, handler=handler))
-
-    def to_tuple(self, *args: Any, **kw: Any) -> Self:
-        """Turns each sample into a tuple of these fields. "jpg;png" means the first that
-        exists."""
-        return self.compose(stages.to_tuple(*args, **kw))
-
-    def select(self, predicate: Callable[[Any], Any], **kw: Any) -> Self:
-        """Keeps the samples for which ``predicate`` is true."""
-        return self.compose(stages.select(predicate, **kw))
-
-    def slice(self, *args: Any) -> Self:
-        """Keeps a slice of each worker's items, like itertools.islice()."""
-        return self.compose(stages.slice(*args))
-
-    def rename(self, **kw: Any) -> Self:
-        """Renames fields: rename(image="jpg;png")."""
-        return self.compose(stages.rename(**kw))
-
-    def rename_keys(self, *args: Any, **kw: Any) -> Self:
-        """Renames the fields that match patterns."""
-        return self.compose(stages.rename_keys(*args, **kw))
-
-    def extract_keys(self, *args: Any, **kw: Any) -> Self:
-        """Turns each sample into a tuple of the fields that match patterns."""
-        return self.compose(stages.extract_keys(*args, **kw))
-
-    def xdecode(self, *args: Any, **kw: Any) -> Self:
-        """Decodes fields by name pattern, with functions of a stream."""
-        return self.compose(stages.xdecode(*args, **kw))
-
-    def rsample(self, p: float = 0.5) -> Self:
-        """Keeps each sample with probability ``p``."""
-        return self.compose(stages.rsample(p))
-
-    def log_keys(self, logfile: str | None = None) -> Self:
-        """Appends a line with the key of each sample to a file."""
-        return self.compose(stages.log_keys(logfile))
-
-    def mcached(self) -> Self:
-        """Stores the items of the first pass, and yields them again in later passes."""
-        return self.compose(stages.Cached())
-
-    def lmdb_cached(self, *args: Any, **kw: Any) -> Self:
-        """Raises Unsupported, which names the alternative."""
-        return self.compose(stages.LMDBCached(*args, **kw))
+    names = [stages.name_of(one) for one in behind if stages.kind_of(one) == stages.KEEPS]
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)} may keep, count or draw items: shuffle before decode() and batched(), "
+        "use .map() for functions of one sample, and leave out unbatched() and slice()"
+    ]
 
 
 @suggests
@@ -630,4 +533,4 @@ class FluidWrapper(DataPipeline, FluidInterface):
         self.append(initial)
 
 
-__all__ = ["DataPipeline", "FluidInterface", "FluidWrapper", "WebDataset"]
+__all__ = ["DataPipeline", "FluidWrapper", "WebDataset"]

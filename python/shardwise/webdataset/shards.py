@@ -217,7 +217,7 @@ def _identity(source: str) -> Any:
     return status.st_dev, status.st_ino
 
 
-def _open_what_is_there(sources: list[str], cache: _core.ShardCache | None) -> _core.Dataset:
+def _open_what_is_there(sources: list[str], *, cache: _core.ShardCache | None) -> _core.Dataset:
     """Opens shards. The index omits missing shards and damaged samples."""
     folder = os.path.join(default_cache_dir(), "indexes")
     os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -238,16 +238,19 @@ class OpenShards:
             if "{" in source and not source.startswith("pipe:"):
                 raise InvalidArgument(f"the name of a shard has a brace: {url!r}; rename the shard")
         given = {source: url for url, source in sources.items()}
-        cache = self._cache(given, cache_dir, cache_size)
+        cache = None
+        if any(needs_cache(source) for source in given):
+            cache = self._cache(cache_dir, cache_size)
+        rounds = _rounds([sources[url] for url in urls])
+        open_one = _open_what_is_there if is_lenient else open_dataset
+        datasets: list[_core.Dataset] = [open_one(some, cache=cache) for some in rounds]
+        if cache is None and any(shard.compression for one in datasets for shard in one.shards):
+            cache = self._cache(cache_dir, cache_size)  # no name of a shard said so
+            datasets = [open_one(some, cache=cache) for some in rounds]
         self.needs_cache = cache is not None
         self.url_of: dict[str, str] = {}
         self.shard_sizes: list[int] = []
-        datasets = []
-        for some in _rounds([sources[url] for url in urls]):
-            dataset = (
-                _open_what_is_there(some, cache) if is_lenient else open_dataset(some, cache=cache)
-            )
-            datasets.append(dataset)
+        for some, dataset in zip(rounds, datasets, strict=True):
             shards = dataset.shards
             is_whole = len(shards) == len(some)
             for shard, source in zip(shards, some if is_whole else [s.path for s in shards]):
@@ -258,11 +261,7 @@ class OpenShards:
             self.data = datasets[0] if len(datasets) == 1 else MixedDataset(datasets)
 
     @staticmethod
-    def _cache(
-        sources: Iterable[str], cache_dir: str | None, cache_size: int
-    ) -> _core.ShardCache | None:
-        if not any(needs_cache(source) for source in sources):
-            return None
+    def _cache(cache_dir: str | None, cache_size: int) -> _core.ShardCache:
         folder = default_cache_dir() if cache_dir is None else cache_dir
         os.makedirs(folder, mode=0o700, exist_ok=True)
         return _core.ShardCache(

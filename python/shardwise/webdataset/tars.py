@@ -33,15 +33,23 @@ def url_opener(
     yield from data
 
 
+class _End(dict[str, Any]):
+    """The empty dict behind a shard. Its file name is "", so functions that expect members alone, as
+    of open_clip, pass over it."""
+
+    def __missing__(self, name: str) -> str:
+        return ""
+
+
 def tar_file_expander(
     data: Iterable[dict[str, Any]],
     handler: Any = reraise_exception,
     select_files: Any = None,
     rename_files: Any = None,
-    eof_value: Any = {},  # noqa: B006
+    eof_value: Any = _End(),  # noqa: B008
 ) -> Iterator[dict[str, Any]]:
     """``{"fname": ..., "data": ..., "__url__": ...}`` for each member of the shards, with
-    ``eof_value`` behind each shard."""
+    ``eof_value`` behind each shard, by default an empty dict."""
     for item in data:
         for sample in tarfile_samples([item], handler):
             for field, value in sample.items():

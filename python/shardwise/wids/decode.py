@@ -11,6 +11,7 @@ import json
 import warnings
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..errors import BadField, Error, InvalidArgument, Unsupported
@@ -118,59 +119,61 @@ def decode_all_gz(
     return sample
 
 
-def _decode_npy(data: bytes, allow_pickle: bool) -> Any:
+def _npy(data: bytes, allow_pickle: bool = False) -> Any:
     import numpy
 
     return numpy.load(io.BytesIO(data), allow_pickle=allow_pickle)
 
 
-def _decode_msgpack(data: bytes, allow_pickle: bool) -> Any:
+def _msgpack(data: bytes) -> Any:
     import msgpack  # type: ignore[import-not-found, unused-ignore]
 
     return msgpack.unpackb(data, raw=False)
 
 
-def _decode_safetensors(data: bytes, allow_pickle: bool) -> Any:
+def _safetensors(data: bytes) -> Any:
     import safetensors.torch  # type: ignore[import-not-found, unused-ignore]
 
     return safetensors.torch.load(data)
 
 
-def _require_pickles(allow_pickle: bool) -> None:
-    if not allow_pickle:
-        raise Unsupported(
-            "pickles are not read, because they can run code; if you trust the shards, set "
-            "allow_pickle=True; transformations=[] leaves fields undecoded"
-        )
-
-
-def _decode_torch(data: bytes, allow_pickle: bool) -> Any:
-    _require_pickles(allow_pickle)
+def _torch(data: bytes) -> Any:
     import torch  # type: ignore[import-not-found, unused-ignore]
 
     return torch.load(io.BytesIO(data), weights_only=False)
 
 
-def _decode_pickle(data: bytes, allow_pickle: bool) -> Any:
-    _require_pickles(allow_pickle)
+def _pickle(data: bytes) -> Any:
     import pickle
 
     return pickle.loads(data)
 
 
-_BASIC: dict[str, Callable[[bytes, bool], Any]] = {
-    "txt": lambda data, _: data.decode("utf-8"),
-    "text": lambda data, _: data.decode("utf-8"),
-    "cls": lambda data, _: int(data.decode("utf-8")),
-    "cls2": lambda data, _: int(data.decode("utf-8")),
-    "json": lambda data, _: json.loads(data),
-    "npy": _decode_npy,
-    "mp": _decode_msgpack,
-    "safetensors": _decode_safetensors,
-    "pt": _decode_torch,
-    "pth": _decode_torch,
-    "pkl": _decode_pickle,
-    "pickle": _decode_pickle,
+def _refuse_pickle(data: bytes) -> Any:
+    raise Unsupported(
+        "pickles are not read, because they can run code; if you trust the shards, set "
+        "allow_pickle=True; transformations=[] leaves fields undecoded"
+    )
+
+
+DECODERS: dict[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys(("txt", "text"), lambda data: str(data, "utf-8")),
+    **dict.fromkeys(("cls", "cls2"), lambda data: int(str(data, "utf-8"))),
+    "json": json.loads,
+    "npy": _npy,
+    "mp": _msgpack,
+}
+"""Decoders by ending, of shardwise.wids and shardwise.webdataset."""
+_SAFE: dict[str, Callable[[bytes], Any]] = {
+    **DECODERS,
+    "safetensors": _safetensors,
+    **dict.fromkeys(("pt", "pth", "pkl", "pickle"), _refuse_pickle),
+}
+_TRUSTING: dict[str, Callable[[bytes], Any]] = {
+    **_SAFE,
+    "npy": partial(_npy, allow_pickle=True),
+    **dict.fromkeys(("pt", "pth"), _torch),
+    **dict.fromkeys(("pkl", "pickle"), _pickle),
 }
 
 
@@ -184,13 +187,14 @@ def decode_basic(
     Unsupported. Each ending may be followed by .gz, if the field is already decompressed.
     """
     check_keys(sample)
+    decoders = _TRUSTING if allow_pickle else _SAFE
     for key in _fields(sample):
-        decode = _BASIC.get(_ending(key))
+        decode = decoders.get(_ending(key))
         if decode is None:
             continue
         data = _bytes(sample[key])
         try:
-            sample[key] = decode(data, allow_pickle)
+            sample[key] = decode(data)
         except Exception as error:
             raise _bad_field(sample, key, error) from error
     return sample
@@ -263,6 +267,7 @@ def default_decoder(
 
 
 __all__ = [
+    "DECODERS",
     "MAX_GZ_BYTES",
     "check_keys",
     "decode_all_gz",

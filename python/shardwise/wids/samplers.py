@@ -7,6 +7,8 @@ Then each sample comes once per epoch over all ranks, the ranks differ by at mos
 len() is exact.
 
 The order is random.Random's, seeded by ``seed + 1289738273 * epoch``.
+
+Their iterators have a state, with the epoch: torchdata's StatefulDataLoader continues exactly.
 """
 
 from __future__ import annotations
@@ -17,11 +19,12 @@ import sys
 import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sized
+from itertools import chain, islice
 from typing import Any
 
 from .._core import Order, WidsOrder
 from .._core import Sampler as _Sampler
-from ..errors import InvalidArgument
+from ..errors import InvalidArgument, Mismatch
 
 _EPOCH_STEP = 1289738273
 _MAX_SEED = (1 << 64) - 1
@@ -89,13 +92,81 @@ class _Epochs:
 
     seed: Any = 0
     epoch: int = 0
+    step_start: int = 0  # numbers that the next pass leaves out
 
     def set_epoch(self, epoch: int) -> None:
         """Chooses the epoch that comes next."""
         self.epoch = epoch
 
+    def __iter__(self) -> Iterator[int]:
+        return _Pass(self)
+
     def _random(self) -> random.Random:
         return random.Random(self.seed + _EPOCH_STEP * self.epoch)
+
+    def _numbers(self) -> Iterable[int]:
+        """The numbers of the epoch."""
+        raise NotImplementedError
+
+    def _options(self) -> dict[str, Any]:
+        """The options that decide the numbers; a state is valid for the same ones."""
+        raise NotImplementedError
+
+    def _end_pass(self) -> None:
+        self.epoch += 1
+
+
+class _Pass(Iterator[int]):
+    """A pass of a sampler. It begins at its first number: a program may set the epoch before."""
+
+    def __init__(self, sampler: _Epochs) -> None:
+        self._sampler = sampler
+        self._numbers: Iterator[int] | None = None
+        self._epoch = self._given = 0
+        self._is_over = False
+
+    def _begin(self, given: int) -> Iterator[int]:
+        self._epoch, self._given = self._sampler.epoch, given
+        self._numbers = islice(self._sampler._numbers(), given, None)
+        return self._numbers
+
+    def __next__(self) -> int:
+        numbers = self._numbers
+        if numbers is None:
+            numbers = self._begin(self._sampler.step_start)
+        number = next(numbers, None)
+        if number is not None:
+            self._given += 1
+            return number
+        if not self._is_over:
+            self._is_over = True
+            self._sampler._end_pass()
+        raise StopIteration
+
+    def state_dict(self) -> dict[str, Any]:
+        """The place in the pass, for load_state_dict() of an iterator over the same samples."""
+        if self._numbers is None:
+            self._begin(self._sampler.step_start)
+        return {"epoch": self._epoch, "given": self._given, **self._sampler._options()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continues the state's epoch, even if the sampler is in another one. Raises Mismatch if
+        the sampler has other options."""
+        sampler = self._sampler
+        for name, ours in sampler._options().items():
+            if state_dict.get(name) != ours:
+                raise Mismatch(
+                    f"the state is of another sampler: {name}={state_dict.get(name)!r}, but this "
+                    f"one has {ours!r}; make the sampler with the same options and ranks"
+                )
+        set_epoch, sampler.epoch = sampler.epoch, state_dict["epoch"]
+        numbers = self._begin(state_dict["given"])
+        following = list(islice(numbers, 1))
+        self._numbers = chain(following, numbers)
+        self._is_over = not following
+        if self._is_over:  # the state was saved at the end
+            sampler._end_pass()
+            sampler.epoch = max(sampler.epoch, set_epoch)
 
 
 class ShardListSampler(_Epochs):
@@ -119,10 +190,12 @@ class ShardListSampler(_Epochs):
         self.shufflefirst = shufflefirst
         self.epoch = 0
 
-    def __iter__(self) -> Iterator[int]:
+    def _numbers(self) -> Iterable[int]:
         shuffles_shards = self.shufflefirst or self.epoch > 0
-        yield from iterate_ranges(self.ranges, self._random(), shardshuffle=shuffles_shards)
-        self.epoch += 1
+        return iterate_ranges(self.ranges, self._random(), shardshuffle=shuffles_shards)
+
+    def _options(self) -> dict[str, Any]:
+        return {"seed": self.seed, "samples": len(self), "shufflefirst": self.shufflefirst}
 
     def __len__(self) -> int:
         return sum(end - begin for begin, end in self.ranges)
@@ -176,17 +249,21 @@ class ChunkedSampler(_Epochs):
             self._exact = _Exact(first, end, 0, 1)
         _warn_of_large_chunks(dataset, self.ranges)
 
-    def __iter__(self) -> Iterator[int]:
+    def _numbers(self) -> Iterable[int]:
         if self._exact is not None:
-            yield from self._exact.numbers(self)
-        else:
-            yield from iterate_ranges(
-                self.ranges,
-                self._random(),
-                indexshuffle=self.shuffle,
-                shardshuffle=self.shuffle and (self.shufflefirst or self.epoch > 0),
-            )
-        self.epoch += 1
+            return self._exact.numbers(self)
+        return iterate_ranges(
+            self.ranges,
+            self._random(),
+            indexshuffle=self.shuffle,
+            shardshuffle=self.shuffle and (self.shufflefirst or self.epoch > 0),
+        )
+
+    def _options(self) -> dict[str, Any]:
+        names = ("seed", "chunksize", "shuffle", "shufflefirst", "rank", "num_replicas")
+        options = {name: getattr(self, name) for name in names}
+        ends = [self.ranges[0][0], self.ranges[-1][1]] if self.ranges else []
+        return {**options, "range": ends, "exact": self._exact is not None}
 
     def __len__(self) -> int:
         if self._exact is not None:
@@ -302,7 +379,7 @@ def DistributedChunkedSampler(
     return sampler
 
 
-class DistributedRangedSampler:
+class DistributedRangedSampler(_Epochs):
     """One rank's run of consecutive samples, in order: the sampler of some forks of wids.
 
     rank, num_replicas: as for DistributedChunkedSampler. All ranks have equally many samples: those
@@ -333,8 +410,13 @@ class DistributedRangedSampler:
     def set_epoch(self, epoch: int) -> None:
         """Accepts the epoch that training loops set; the order is the same in each."""
 
-    def __iter__(self) -> Iterator[int]:
-        yield from self.index[self.step_start :]
+    def _numbers(self) -> Iterable[int]:
+        return self.index
+
+    def _options(self) -> dict[str, Any]:
+        return {"range": [self.worker_start, self.worker_end]}
+
+    def _end_pass(self) -> None:
         self.step_start = 0
 
     def __len__(self) -> int:

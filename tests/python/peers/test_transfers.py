@@ -59,6 +59,11 @@ def test_accelerate_moves_a_batch(batch: shardwise.Batch, device: str, non_block
     assert operations.find_batch_size(moved) == 10
 
 
-def test_lightning_finds_the_size_of_a_batch(batch: shardwise.Batch) -> None:
+@pytest.mark.filterwarnings("ignore:Trying to infer the `batch_size`")
+@pytest.mark.parametrize("names", [["cls", "bin"], ["bin", "cls"]])
+def test_lightning_finds_the_size_of_a_batch(batch: shardwise.Batch, names: list[str]) -> None:
     data = pytest.importorskip("lightning.pytorch.utilities.data")
-    assert data.extract_batch_size(batch.tensors()) == 10
+    moved = batch.to("cpu")
+    ordered = {name: moved[name] for name in names}
+    assert data.extract_batch_size(ordered) == data.extract_batch_size(moved) == 10
+    assert [row.shape for row in moved["bin"]] == [row.shape for row in batch["bin"]]

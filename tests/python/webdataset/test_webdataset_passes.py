@@ -315,6 +315,30 @@ def test_a_stateful_dataloader_goes_on_in_later_passes(url: str, workers: int) -
     assert [Counter(one) for one in passes[1:]] == [ALL, ALL]
 
 
+@pytest.mark.parametrize("stays", [False, True], ids=["new workers", "persistent workers"])
+@pytest.mark.parametrize("length", ["repeat", "with_epoch"])
+def test_a_stateful_dataloader_goes_on_in_passes_of_several_epochs(
+    url: str, length: str, stays: bool
+) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+
+    def made() -> Any:
+        dataset = pipeline(url, 100)
+        dataset = dataset.repeat(2) if length == "repeat" else dataset.with_epoch(7)
+        return stateful(dataset, batch_size=None, num_workers=2, persistent_workers=stays)
+
+    batches = made()
+    passes = [[numbers(keys) for keys, _ in batches] for _ in range(3)]
+    for stop in (1, len(passes[1]) - 2):  # before worker 1 has begun, and in the last epoch
+        batches = made()
+        list(batches)
+        seen = [numbers(keys) for keys, _ in islice(batches, stop)]
+        again = made()
+        again.load_state_dict(batches.state_dict())
+        assert seen + [numbers(keys) for keys, _ in again] == passes[1]
+        assert [numbers(keys) for keys, _ in again] == passes[2]
+
+
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_that_stay_go_on_where_a_state_says(url: str, start: str) -> None:
     def made() -> wds.WebLoader:
@@ -403,6 +427,22 @@ def test_a_state_that_would_not_be_exact_is_refused_by_name(
             one.state_dict()
         with pytest.raises(Unsupported, match=name):
             one.load_state_dict({})
+
+
+def test_all_reasons_against_a_state_come_at_once(url: str) -> None:
+    dataset = wds.WebDataset(url, handler=wds.ignore_and_stop, nodesplitter=generator)
+    dataset = dataset.slice(50).batched(10).unbatched()
+    names = ["slice, unbatched", "ignore_and_stop", "generator selects"]
+    with pytest.raises(Unsupported, match=".*".join(names)):
+        dataset.state_dict()
+    batches = wds.WebLoader(dataset, batch_size=None).shuffle(5).with_epoch(30)
+    with pytest.raises(Unsupported, match=".*".join([*names, "shuffle", "on its dataset"])):
+        batches.state_dict()
+
+
+def test_a_list_of_shards_alone_has_no_state(url: str) -> None:
+    with pytest.raises(Unsupported, match=r"SimpleShardList has no state; add wds\.tarfile_to_samples"):
+        wds.DataPipeline(wds.SimpleShardList(url), wds.split_by_node).state_dict()
 
 
 def test_the_order_mixes_as_many_samples_as_were_asked(url: str) -> None:

@@ -8,7 +8,7 @@ import itertools
 import os
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from webdataset_support import NUM_SAMPLES, own_folders, rank_of, url  # noqa: F
 import shardwise
 import shardwise.webdataset as wds
 from shardwise.errors import BadField, CorruptShard, InvalidArgument, NotFound, Unsupported
+from shardwise.webdataset import tars
 from shardwise.webdataset.shards import expand_urls
 from shardwise.webdataset.stages import default_collation_fn
 
@@ -82,6 +83,40 @@ def test_shards_come_from_folders_servers_commands_and_gzip(tmp_path: Path, url:
             samples = list(dataset)
             assert len(samples) == 401 and samples[0]["__url__"] == given
     assert len(list(wds.WebDataset(f"{folder}/"))) == NUM_SAMPLES
+
+
+def test_contents_say_whether_a_shard_is_compressed(tmp_path: Path, url: str) -> None:
+    first = (Path(url).parent / "train-000000.tar").read_bytes()
+    shards = {"zipped.tar": gzip.compress(first), "plain.tar.gz": first, "none": gzip.compress(first)}
+    (tmp_path / "cache").mkdir()
+    for name, content in shards.items():
+        (tmp_path / name).write_bytes(content)
+        for handler in (wds.reraise_exception, wds.warn_and_continue):
+            given = str(tmp_path / name)
+            dataset = wds.WebDataset(given, cache_dir=str(tmp_path / "cache"), handler=handler)
+            assert len(list(dataset)) == 401
+
+
+def keys_by_name(members: Iterable[Any]) -> list[str]:
+    """Looks up the name of each member, as functions do that expect members alone."""
+    samples = []
+    for member in members:
+        key, _ = tars.base_plus_ext(member["fname"])
+        if key is not None:
+            samples.append(key)
+    return samples
+
+
+def test_behind_each_shard_is_an_empty_dict_that_other_functions_pass_over(tmp_path: Path) -> None:
+    paths = [str(tmp_path / f"{number}.tar") for number in range(3)]
+    for path, keys in zip(paths, ["ab", "cd", "de"], strict=True):
+        write_shard(Path(path), [(key, {"txt": b"x"}) for key in keys])
+    listed = [{"url": path} for path in paths]
+    members = list(tars.tar_file_expander(listed))
+    assert [place for place, one in enumerate(members) if one == {} and not one] == [2, 5, 8]
+    assert [sample["__key__"] for sample in tars.group_by_keys(members)] == list("abcdde")
+    assert keys_by_name(members) == list("abcdde")
+    assert len(list(tars.tar_file_expander(listed, eof_value=None))) == 6
 
 
 def test_members_named_like_key_and_url_do_not_replace_them(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import shardwise
+from shardwise.errors import Mismatch
 from shardwise.wids import (
     ChunkedSampler,
     DistributedChunkedSampler,
@@ -208,6 +209,93 @@ def test_samplers_are_pickled() -> None:
         sampler = ChunkedSampler(range(100), chunksize=7, seed=5, exact=exact)
         sampler.set_epoch(3)
         assert list(pickle.loads(pickle.dumps(sampler))) == list(sampler)
+
+
+KINDS: dict[str, Any] = {
+    "chunked": lambda: ChunkedSampler(range(53), chunksize=7, seed=3),
+    "exact": lambda: ChunkedSampler(range(53), chunksize=7, seed=3, num_samples=(5, 40), exact=True),
+    "rank": lambda: DistributedChunkedSampler(
+        range(53), chunksize=7, num_replicas=2, rank=1, exact=False
+    ),
+    "exact rank": lambda: DistributedChunkedSampler(
+        range(53), chunksize=7, num_replicas=2, rank=1, exact=True
+    ),
+    "shards": lambda: ShardListSampler(None, lengths=[9, 20, 24], seed=3),
+    "ranged": lambda: DistributedRangedSampler(range(53), num_replicas=2, rank=1),
+}
+
+
+@pytest.mark.parametrize("made", KINDS.values(), ids=KINDS)
+def test_a_state_continues_its_own_epoch(made: Any) -> None:
+    sampler = made()
+    epochs = [list(sampler) for _ in range(4)]
+    for given in (0, 1, 20, len(epochs[1])):
+        sampler = made()
+        list(sampler)
+        numbers = iter(sampler)
+        assert [next(numbers) for _ in range(given)] == epochs[1][:given]
+        state = json.loads(json.dumps(numbers.state_dict()))
+        for epoch in (0, 1, 3):  # set by a program before the state is loaded
+            again = made()
+            again.set_epoch(epoch)
+            resumed = iter(again)
+            resumed.load_state_dict(state)
+            assert list(resumed) == epochs[1][given:]
+            at_end = given == len(epochs[1])
+            assert list(again) == epochs[3 if at_end and epoch == 3 else 2]
+
+
+def test_a_state_of_skipped_steps_counts_them() -> None:
+    sampler = KINDS["ranged"]()
+    sampler.set_start(20)
+    numbers = iter(sampler)
+    next(numbers)
+    again = KINDS["ranged"]()
+    resumed = iter(again)
+    resumed.load_state_dict(numbers.state_dict())
+    assert list(resumed) == list(numbers) and list(again) == list(KINDS["ranged"]())
+
+
+def test_a_state_of_other_samples_is_refused() -> None:
+    state = iter(KINDS["rank"]()).state_dict()
+    others = {
+        "rank": DistributedChunkedSampler(range(53), chunksize=7, num_replicas=2, rank=0),
+        "num_replicas": DistributedChunkedSampler(range(53), chunksize=7, num_replicas=3, rank=1),
+        "seed": DistributedChunkedSampler(
+            range(53), chunksize=7, num_replicas=2, rank=1, seed=4
+        ),
+        "range": DistributedChunkedSampler(range(54), chunksize=7, num_replicas=2, rank=1),
+        "exact": KINDS["exact rank"](),
+    }
+    for option, sampler in others.items():
+        with pytest.raises(Mismatch, match=f"sampler: {option}="):
+            iter(sampler).load_state_dict(state)
+        assert sampler.epoch == 0
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stateful_data_loader_continues_a_later_epoch(kind: str, workers: int) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+
+    def made() -> Any:
+        sampler = KINDS[kind]()
+        return stateful(range(53), batch_size=4, sampler=sampler, num_workers=workers)
+
+    loader = made()
+    epochs = [[batch.tolist() for batch in loader] for _ in range(3)]
+    loader = made()
+    list(loader)
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    state = pickle.loads(pickle.dumps(loader.state_dict()))
+    del batches
+    again = made()
+    again.load_state_dict(state)
+    assert [batch.tolist() for batch in again] == epochs[1][3:]
+    assert [batch.tolist() for batch in again] == epochs[2]
 
 
 def test_torch_knows_the_sampler_of_a_rank_as_one() -> None:
