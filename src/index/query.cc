@@ -207,7 +207,8 @@ struct Query::Impl {
           in_quotes(sql), "give one SELECT");
     }
     if (sqlite3_column_count(statement) == 0) {  // e.g. a REINDEX without effect
-      throw InvalidArgument("the query is not a SELECT", in_quotes(sql), "give one SELECT");
+      throw InvalidArgument("the query cannot be run: not a SELECT", in_quotes(sql),
+                            "give one SELECT");
     }
     if (sqlite3_bind_parameter_count(statement) > 0) {
       const char* const name = sqlite3_bind_parameter_name(statement, 1);

@@ -384,7 +384,7 @@ TEST_F(MovedTest, RelocationRefusesOtherBytesOfTheSameSizeAndTime) {
                 relocate_index(index(), {{folder("old"), folder("new")}});
               }),
               AllOf(HasSubstr("1 of 4 shards"),
-                    HasSubstr("'" + shard("new", 0) + "' (first 512 bytes differ)")));
+                    HasSubstr("'" + shard("new", 0) + "' (the first 512 bytes differ)")));
   EXPECT_THAT(error_text([&] {
                 relocate_index(index(), {{folder("old"), folder("new")}}, {.accept_times = true});
               }),
@@ -418,7 +418,7 @@ TEST_F(MovedTest, APartIsNotRelocated) {
   EXPECT_THAT(error_text([&] {
                 relocate_index(index(), {{folder("old"), folder("new")}});
               }),
-              HasSubstr("the index is part 1/2"));
+              HasSubstr("index is only part 1/2"));
 }
 
 TEST_F(MovedTest, ATableThatAnotherBuildHoldsIsWrittenAnew) {
