@@ -13,7 +13,7 @@ thread_local constinit const CancelToken::Flag* flag_of_thread = nullptr;
 }  // namespace
 
 void CancelToken::throw_cancelled() {
-  throw Cancelled("cancelled on request", "", "files that were there before are unchanged");
+  throw Cancelled("cancelled on request", "", "existing files are unchanged");
 }
 
 namespace detail {

@@ -29,7 +29,7 @@ constexpr std::size_t kMaxOut = std::size_t{256} << 10;
 }
 
 [[noreturn]] void window_too_large(const ExpansionLimits& limits) {
-  throw Decoder::Failure{ErrorCode::kUnsupported, "expanding it needs a window of more than " +
+  throw Decoder::Failure{ErrorCode::kUnsupported, "the expansion needs a window of more than " +
                                                       human_bytes(limits.max_window_bytes) +
                                                       " of memory"};
 }
@@ -147,7 +147,8 @@ class XzDecoder : public Decoder {
       case LZMA_MEMLIMIT_ERROR:
         window_too_large(limits_);
       case LZMA_OPTIONS_ERROR:
-        throw Failure{ErrorCode::kUnsupported, "it has options that liblzma does not know"};
+        throw Failure{ErrorCode::kUnsupported,
+                      "compressed with options that this liblzma does not know"};
       default:
         damaged(result == LZMA_DATA_ERROR ? "the data or its checksum is wrong" : "not xz data");
     }
@@ -183,7 +184,7 @@ class ZstdDecoder : public Decoder {
       case ZSTD_error_frameParameter_windowTooLarge:
         window_too_large(limits_);
       case ZSTD_error_dictionary_wrong:
-        throw Failure{ErrorCode::kUnsupported, "it was compressed with a dictionary"};
+        throw Failure{ErrorCode::kUnsupported, "compressed with a dictionary"};
       default:
         damaged(ZSTD_getErrorName(result));
     }
@@ -210,7 +211,7 @@ class Lz4Decoder : public Decoder {
     LZ4F_resetDecompressionContext(context_);
     const unsigned flags = header_byte(rest, 4);
     if ((flags & 1) != 0) {
-      throw Failure{ErrorCode::kUnsupported, "it was compressed with a dictionary"};
+      throw Failure{ErrorCode::kUnsupported, "compressed with a dictionary"};
     }
     return (flags & 4) != 0;  // C.Checksum
   }

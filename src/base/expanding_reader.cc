@@ -130,9 +130,9 @@ struct ExpandingReader::Impl {
       if (zeros == 0 || num_streams == 0) {
         throw Decoder::Failure{ErrorCode::kCorruptShard,
                                num_streams == 0
-                                   ? "it has no " + std::string(format.name) + " header"
-                                   : "the data after its " + std::string(format.name) +
-                                         " stream is neither another stream nor zeros"};
+                                   ? "no " + std::string(format.name) + " header"
+                                   : "the data after the " + std::string(format.name) +
+                                         " stream is neither a further stream nor zeros"};
       }
       at += zeros;
     }
@@ -158,7 +158,7 @@ struct ExpandingReader::Impl {
   }
 
   [[noreturn]] void truncated() const {
-    throw Decoder::Failure{ErrorCode::kCorruptShard, "truncated: it ends within a " +
+    throw Decoder::Failure{ErrorCode::kCorruptShard, "truncated within a " +
                                                          std::string(format.name) +
                                                          (num_streams == 0 ? " frame" : " stream")};
   }
@@ -169,7 +169,7 @@ struct ExpandingReader::Impl {
         position > kRatioFloorBytes && position / limits.max_ratio > compressed.size();
     if (!too_large && !too_dense) return;
     throw TooLarge{too_large ? human_bytes(limits.max_bytes)
-                             : std::to_string(limits.max_ratio) + " times its size",
+                             : std::to_string(limits.max_ratio) + " times the compressed size",
                    too_large};
   }
 
@@ -180,8 +180,9 @@ struct ExpandingReader::Impl {
     } catch (const Decoder::Failure& failure) {
       fail(failure);
     } catch (const TooLarge& error) {
-      throw Unsupported("the file expands to more than " + error.than, in_quotes(name),
-                        "if that is intended, expand it yourself, and use the expanded file");
+      throw Unsupported(
+          "the file expands to more than " + error.than, in_quotes(name),
+          "if this size is intended, expand the file yourself, and use the expanded file");
     }
   }
 
@@ -191,10 +192,10 @@ struct ExpandingReader::Impl {
     if (failure.code == ErrorCode::kUnsupported) {
       throw Unsupported(
           "the compressed file cannot be expanded (" + failure.why + ")", where,
-          "compress it again with the codec's default options, or use the expanded file");
+          "compress the file again with the codec's default options, or use the expanded file");
     }
     throw CorruptShard("the compressed file is damaged (" + failure.why + ")", where,
-                       "copy it again, or make it again");
+                       "copy the file again, or make a new one");
   }
 
   const std::string_view compressed;
@@ -251,7 +252,7 @@ detail::ExpandedBytes detail::expand_all(std::string_view compressed, Compressio
   } catch (const Decoder::Failure& failure) {
     throw ExpansionFailure(failure.why, false);
   } catch (const TooLarge& error) {
-    throw ExpansionFailure("it expands to more than " + error.than, error.is_beyond_max_bytes);
+    throw ExpansionFailure("the expanded data exceeds " + error.than, error.is_beyond_max_bytes);
   }
   return all;
 }

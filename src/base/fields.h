@@ -121,7 +121,7 @@ void check_numbers(const Owner& owner) {
         throw InvalidOption(spelled(spelling_of(field)) + " is " + std::to_string(value) +
                                 (text.unit.empty() ? "" : " ") + std::string(text.unit),
                             {},
-                            "it must be at " + std::string(bound) + " " + std::to_string(limit) +
+                            "choose at " + std::string(bound) + " " + std::to_string(limit) +
                                 (text.advice.empty() ? "" : "; ") + std::string(text.advice));
       };
       const auto value = static_cast<std::uint64_t>(owner.*field.member);

@@ -270,7 +270,7 @@ int File::lock_on_byte(std::uint64_t offset) const {
   range.l_start = static_cast<off_t>(offset);
   range.l_len = 1;
   if (retry_eintr([&] { return ::fcntl(fd_, F_OFD_GETLK, &range); }) != 0) {
-    throw_errno(errno, "cannot query the locks of", path_);
+    throw_errno(errno, "cannot query the locks", path_);
   }
   return range.l_type;
 }
@@ -286,7 +286,7 @@ void File::reserve(std::uint64_t size_bytes) {
   if (retry_eintr([&] { return ::fallocate(fd_, 0, 0, static_cast<off_t>(size_bytes)); }) == 0) {
     return;
   }
-  if (errno != EOPNOTSUPP && errno != ENOSYS) throw_errno(errno, "cannot reserve space for", path_);
+  if (errno != EOPNOTSUPP && errno != ENOSYS) throw_errno(errno, "cannot reserve space", path_);
   resize(size_bytes);
 }
 
@@ -428,7 +428,7 @@ std::string temporary_name(const std::string& path) {
 std::string random_name(std::size_t length) {
   std::string bytes((length + 1) / 2, '\0');
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw_errno(errno, "cannot get random bytes from", "the kernel");
+    throw_errno(errno, "cannot get random bytes", "getrandom()");
   }
   std::string name = hex(bytes);
   name.resize(length);

@@ -104,7 +104,7 @@ void JsonReader::fail(std::size_t offset, std::string what) {
 }
 
 void JsonReader::refuse(std::string_view where) const {
-  if (at_ >= text_.size()) fail(text_.size(), "it ends " + std::string(where));
+  if (at_ >= text_.size()) fail(text_.size(), "the text ends " + std::string(where));
   constexpr std::size_t kMax = 20;
   const auto goes_on = [](char c) {
     return is_letter(c) || is_digit(c) || c == '.' || c == '-' || c == '+' || c == '_';
@@ -237,7 +237,7 @@ void JsonReader::read_string() {
   bool is_ascii = true;
   for (;;) {
     while (at_ < text_.size() && is_plain(text_[at_])) ++at_;
-    if (at_ == text_.size()) fail(at_, "it ends within a string");
+    if (at_ == text_.size()) fail(at_, "the text ends within a string");
     const char c = text_[at_];
     if (c == '"') break;
     if (c == '\\') {

@@ -40,7 +40,8 @@ std::string_view checked_text(std::string_view text, std::string_view what,
       1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(nul), '\n');
   throw InvalidArgument(std::string(what) + " has a NUL byte",
                         std::string(where) + ", line " + std::to_string(line),
-                        "end each line with a newline: `find -print`, not `find -print0`");
+                        "give a text file in which each line ends with a newline (`find -print`, "
+                        "not `find -print0`)");
 }
 
 std::vector<std::string_view> lines_of(std::string_view text, std::string_view what,
@@ -91,7 +92,7 @@ std::string read_text(const std::string& path, std::uint64_t max_bytes, std::str
     text.append(piece.data(), static_cast<std::size_t>(n));
     if (text.size() <= max_bytes) continue;
     throw InvalidArgument(std::string(what) + " is larger than " + human_bytes(max_bytes),
-                          name_of_text(path), "check that it is the right file");
+                          name_of_text(path), "check that the path names the right file");
   }
 }
 

@@ -99,18 +99,19 @@ void make_directories(const std::string& path) {
 void require_own_directory(const std::string& path, std::string_view purpose) {
   const struct stat st = status_of(path);
   if (!S_ISDIR(st.st_mode)) {
-    refuse_directory(path, purpose, "it is a file", "name a directory");
+    refuse_directory(path, purpose, "the path names a file", "name a directory");
   }
   if (st.st_uid != ::geteuid()) {
-    refuse_directory(path, purpose, "it belongs to another user", "name a directory that you own");
+    refuse_directory(path, purpose, "the directory belongs to another user",
+                     "name a directory that you own");
   }
   require_unshared_directory(path, purpose);
 }
 
 void require_unshared_directory(const std::string& path, std::string_view purpose) {
   if ((status_of(path).st_mode & kOthersWrite) != 0) {
-    refuse_directory(path, purpose, "others may write to it",
-                     "run chmod go-w on it, or name another directory");
+    refuse_directory(path, purpose, "other users may write to the directory",
+                     "run chmod go-w on the directory, or name another directory");
   }
 }
 
@@ -186,12 +187,12 @@ void share_for_reading(const File& file, const std::string& like) {
 void require_no_public_directory(const std::string& path, std::string_view purpose) {
   const struct stat st = status_of(path);
   if (!S_ISDIR(st.st_mode)) {
-    refuse_directory(path, purpose, "it is a file", "name a directory");
+    refuse_directory(path, purpose, "the path names a file", "name a directory");
   }
   if ((st.st_mode & S_IWOTH) != 0) {
-    refuse_directory(
-        path, purpose, "all users may write to it",
-        "name another directory; if no untrusted user wrote to this one, run chmod o-w on it");
+    refuse_directory(path, purpose, "all users may write to the directory",
+                     "name another directory; if no untrusted user wrote to this directory, run "
+                     "chmod o-w on it");
   }
 }
 

@@ -13,7 +13,7 @@ namespace shardwise {
 /// Restricts the file to its owner (mode 0600). Call it before writing secrets.
 inline void make_private(const File& file) {
   if (::fchmod(file.fd(), S_IRUSR | S_IWUSR) != 0) {
-    throw_errno(errno, "cannot restrict who may read", file.path());
+    throw_errno(errno, "cannot restrict the permissions", file.path());
   }
 }
 
@@ -21,7 +21,7 @@ inline void make_private(const File& file) {
 inline void set_mode_as(const File& like, const File& file) {
   struct stat st {};
   if (::fstat(like.fd(), &st) != 0 || ::fchmod(file.fd(), st.st_mode & 07777) != 0) {
-    throw_errno(errno, "cannot set who may read", file.path());
+    throw_errno(errno, "cannot set the permissions", file.path());
   }
 }
 

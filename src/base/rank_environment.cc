@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kMaxRanks = 1 << 24;
 constexpr const char* kNoRanks = "cannot determine the ranks";
-constexpr const char* kNoMeeting = "cannot determine where the ranks meet";
+constexpr const char* kNoMeeting = "cannot determine the address of rank 0";
 
 [[noreturn]] void throw_environment(const std::string& what, const std::string& where,
                                     const std::string& remedy) {
@@ -72,8 +72,8 @@ class Reader {
     const auto parsed = parse_int64(*value);
     if (!parsed || *parsed < least || *parsed > most) {
       throw_environment(kNoRanks, std::string(name) + "=" + in_quotes(*value),
-                        "it must be a whole number from " + std::to_string(least) + " to " +
-                            std::to_string(most));
+                        "set " + std::string(name) + " to a whole number from " +
+                            std::to_string(least) + " to " + std::to_string(most));
     }
     return static_cast<int>(*parsed);
   }
@@ -82,7 +82,7 @@ class Reader {
     if (const auto value = number(name, least, most)) return *value;
     throw_environment(kNoRanks,
                       "variables of " + std::string(names.label) + " are set, but not " + name,
-                      "set " + std::string(name) + ", or unset the others to run one rank");
+                      "set " + std::string(name) + ", or unset these variables to run one rank");
   }
 
   /// Returns "NAME=value and OTHER=value".
@@ -99,7 +99,7 @@ class Reader {
 
 [[noreturn]] void throw_layout(const std::string& name, const std::string& text) {
   throw_environment(kNoRanks, name + "=" + in_quotes(text),
-                    "it must be the number of tasks of each node, e.g. \"2(x3),1\"");
+                    "set " + name + " to the number of tasks of each node, e.g. \"2(x3),1\"");
 }
 
 /// Parses e.g. "2(x3),1", which means 2, 2, 2, 1.
@@ -134,8 +134,8 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
     const bool of_step = std::string_view(name) == "SLURM_STEP_TASKS_PER_NODE";
     if (sum != world_size && of_step) {
       throw_environment(kNoRanks, env.both(name, world_name),
-                        "the sum over the nodes must equal the number of tasks of the step; keep "
-                        "Slurm's variables as srun sets them");
+                        "keep Slurm's variables as srun sets them: the sum over the nodes must "
+                        "equal the number of tasks of the step");
     }
     // The variable may describe the whole job instead of this step.
     if (sum != world_size) continue;
@@ -143,8 +143,9 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
     const auto node = env.number("SLURM_NODEID", 0, kMaxRanks);
     if (!node) continue;
     if (*node >= static_cast<int>(nodes.size()) || nodes[static_cast<std::size_t>(*node)] == 0) {
-      throw_environment(kNoRanks, env.both("SLURM_NODEID", name),
-                        "this node has no task in it; keep Slurm's variables as srun sets them");
+      throw_environment(
+          kNoRanks, env.both("SLURM_NODEID", name),
+          "keep Slurm's variables as srun sets them: this node must have at least one task");
     }
     return nodes[static_cast<std::size_t>(*node)];
   }
@@ -159,7 +160,7 @@ void require_slurm_step(const Reader& env, int world_size) {
     throw_environment(kNoRanks,
                       "SLURM_NTASKS is " + std::to_string(world_size) +
                           ", but this process was not started by srun",
-                      "start it with srun, or unset SLURM_PROCID to run one rank");
+                      "start this process with srun, or unset SLURM_PROCID to run one rank");
   }
 }
 
@@ -229,9 +230,9 @@ void find_local_ranks(const Reader& env, const Names& names, RankEnvironment& fo
                                                                 : names.world_size;
   }
   if (local_rank && size && *local_rank >= *size) {
-    throw_environment(
-        kNoRanks, env.both(names.local_rank, size_name),
-        "local ranks are numbered from 0 to the number of ranks on this machine minus 1");
+    throw_environment(kNoRanks, env.both(names.local_rank, size_name),
+                      "set " + std::string(names.local_rank) +
+                          " to a number from 0 to the number of ranks on this machine minus 1");
   }
   found.knows_local = found.world_size == 1 || (local_rank && size);
   if (!found.knows_local) return;
@@ -338,8 +339,9 @@ RankEnvironment rank_environment(const Environment& get) {
     found.world_size = env.required(names, names.world_size, 1, kMaxRanks);
     found.rank = env.required(names, names.rank, 0, kMaxRanks);
     if (found.rank >= found.world_size) {
-      throw_environment(kNoRanks, env.both(names.rank, names.world_size),
-                        "ranks are numbered from 0 to the world size minus 1");
+      throw_environment(
+          kNoRanks, env.both(names.rank, names.world_size),
+          "set " + std::string(names.rank) + " to a number from 0 to the world size minus 1");
     }
     if (is_slurm) require_slurm_step(env, found.world_size);
     if (names.launcher == Launcher::kVariables) require_own_variables(env);

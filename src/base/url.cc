@@ -86,7 +86,7 @@ std::string without_dot_segments(std::string_view path) {
 [[noreturn]] void refuse(std::string_view url, std::string_view why) {
   throw InvalidArgument("the URL is malformed",
                         in_quotes(redacted_url(url)) + " (" + std::string(why) + ")",
-                        "write scheme://host/path, and other characters as %XX");
+                        "write scheme://host/path, with %XX for special characters");
 }
 
 bool is_host(std::string_view host) {
@@ -243,7 +243,7 @@ std::string Url::origin() const {
 }
 
 Url parse_url(std::string_view url) {
-  if (std::ranges::any_of(url, is_control)) refuse(url, "it holds a control character");
+  if (std::ranges::any_of(url, is_control)) refuse(url, "it has a control character");
   const auto raw = split_url(url);
   if (!raw) refuse(url, "it has no scheme or no valid host");
   Url parsed{.scheme = scheme_of(url), .host = to_lower(raw->host)};
@@ -264,7 +264,7 @@ Url parse_url(std::string_view url) {
 
 std::string canonical_url(std::string_view url) {
   if (is_object_url(url)) {
-    if (std::ranges::any_of(url, is_control)) refuse(url, "it holds a control character");
+    if (std::ranges::any_of(url, is_control)) refuse(url, "it has a control character");
     return scheme_of(url) + std::string(url.substr(url.find(':')));
   }
   const Url parsed = parse_url(url);

@@ -15,8 +15,9 @@ namespace shardwise {
 namespace {
 
 [[noreturn]] void throw_bad_use(const UseInterval& use, std::size_t epoch, const std::string& why) {
-  throw InvalidArgument("no such use of shard " + std::to_string(use.shard) + " in slots " +
-                            std::to_string(use.begin) + " to " + std::to_string(use.end),
+  throw InvalidArgument("the use of shard " + std::to_string(use.shard) + " in slots " +
+                            std::to_string(use.begin) + " to " + std::to_string(use.end) +
+                            " is not valid",
                         "epoch " + std::to_string(epoch) + " of the given epochs", why);
 }
 
@@ -27,18 +28,19 @@ void check(std::uint64_t num_shards, std::span<const EpochSchedule> epochs) {
     const UseInterval* before = nullptr;
     for (const UseInterval& use : epochs[e].uses) {
       if (use.shard >= num_shards) {
-        throw_bad_use(use, e, "there are " + std::to_string(num_shards) + " shards, from 0");
+        throw_bad_use(use, e, "choose shards in [0, " + std::to_string(num_shards) + ")");
       }
       if (use.begin >= use.end || use.end > epochs[e].num_slots) {
-        throw_bad_use(use, e,
-                      "a use spans at least one slot of " + std::to_string(epochs[e].num_slots));
+        throw_bad_use(
+            use, e,
+            "give each use one or more slots, all below " + std::to_string(epochs[e].num_slots));
       }
       if (before != nullptr &&
           std::tie(use.begin, use.shard) <= std::tie(before->begin, before->shard)) {
         throw_bad_use(use, e, "sort the uses by begin, then by shard");
       }
       if (use.begin < ends[use.shard]) {
-        throw_bad_use(use, e, "uses of one shard must not overlap");
+        throw_bad_use(use, e, "join the uses of one shard that overlap");
       }
       ends[use.shard] = use.end;
       before = &use;

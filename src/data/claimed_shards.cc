@@ -158,7 +158,7 @@ void ClaimedShards::require_same(std::uint64_t shard, const Seen& now) {
   }
   throw StaleIndex("the shard changed since this dataset first read it",
                    in_quotes(redacted_url(shards_[shard].path)),
-                   "open the dataset again, or bring the old shard back to its source");
+                   "open the dataset again, or restore the old shard");
 }
 
 std::unique_ptr<const OpenShard> ClaimedShards::open(std::uint64_t number,

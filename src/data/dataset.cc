@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/cancel_scope.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/normal_path.h"
 #include "base/spelling.h"
@@ -35,9 +36,10 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
   const Index::Lookup asked = lookup_of(options), &found = index->lookup();
   if (asked != Index::Lookup() &&
       (asked.root != found.root || asked.accept_times != found.accept_times)) {
-    throw InvalidArgument("the index was opened with other lookup options",
-                          in_quotes(index->path()),
-                          "give root and accept_times to Index::open (Index::Lookup)");
+    throw InvalidArgument(
+        "root or accept_times of the dataset differ from the opened index",
+        in_quotes(index->path()),
+        "give root and accept_times to Index::open (Index::Lookup), not to the dataset");
   }
   IndexAccess::require_records(*index);
   if (options.allow_part) return index;
@@ -110,7 +112,7 @@ void Dataset::throw_out_of_range(std::uint64_t sample) const {
   throw OutOfRange("no such sample",
                    "sample " + std::to_string(sample) + " of " + (selection_ ? "a view of " : "") +
                        in_quotes(impl_->index->path()),
-                   "it has " + std::to_string(size()) + " samples, from 0");
+                   "choose a sample in [0, " + std::to_string(size()) + ")");
 }
 
 Sample Dataset::operator[](std::uint64_t index) const {
@@ -220,10 +222,10 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
                      std::span<std::int64_t> offsets,
                      const std::function<std::byte*(std::size_t)>& take_memory) const {
   if (offsets.size() != numbers.size() + 1) {
-    throw InvalidArgument("the number of offsets does not fit",
-                          std::to_string(offsets.size()) + " offsets for " +
-                              std::to_string(numbers.size()) + " samples",
-                          "give one more than there are samples");
+    throw InvalidArgument(
+        "the number of offsets is wrong",
+        counted(offsets.size(), "offset") + " for " + counted(numbers.size(), "sample"),
+        "give one offset more than samples");
   }
   const std::string name(field);
   if (!IndexAccess::has_records(*impl_->index)) {
@@ -276,9 +278,9 @@ void Dataset::sizes(std::span<const std::uint64_t> numbers, std::string_view fie
                     std::span<std::uint64_t> sizes) const {
   if (sizes.size() != numbers.size()) {
     throw InvalidArgument(
-        "the number of sizes does not fit",
-        std::to_string(sizes.size()) + " sizes for " + std::to_string(numbers.size()) + " samples",
-        "give as many as there are samples");
+        "the number of sizes is wrong",
+        counted(sizes.size(), "size") + " for " + counted(numbers.size(), "sample"),
+        "give one size per sample");
   }
   IndexAccess::require_records(*impl_->index);
   const std::string name(field);
@@ -351,9 +353,9 @@ Dataset Dataset::subset(const std::vector<std::string>& keys) const {
   }
   if (num_missing > 0) {
     throw NotFound("no sample has the key " + in_quotes(*missing) +
-                       (num_missing == 1 ? ""
-                                         : " (" + std::to_string(num_missing) +
-                                               " of the given keys are missing)"),
+                       (num_missing == 1
+                            ? ""
+                            : " (" + human_count(num_missing) + " of the given keys are missing)"),
                    in_quotes(impl_->index->path()), spelled("`shardwise ls`") + " shows the keys");
   }
   return subset(std::move(samples));
@@ -391,8 +393,9 @@ std::uint32_t Dataset::place_of(const std::string& column) const {
   std::string names;
   for (const Index::Column& c : columns) names += (names.empty() ? "" : ", ") + in_quotes(c.name);
   throw NotFound("the index has no column " + in_quotes(column), in_quotes(impl_->index->path()),
-                 names.empty() ? "build it with " + spelled("`shardwise index --column FIELD`")
-                               : "its columns are " + names);
+                 names.empty()
+                     ? "build the index with " + spelled("`shardwise index --column FIELD`")
+                     : "its columns are " + names);
 }
 
 std::vector<double> Dataset::numbers(const std::string& column) const {
@@ -466,7 +469,7 @@ bool detail::DatasetAccess::close_shard(const Dataset& data, std::uint64_t shard
   if (shard >= index.num_shards()) {
     throw OutOfRange("no such shard",
                      "shard " + std::to_string(shard) + " of " + in_quotes(index.path()),
-                     "it has " + std::to_string(index.num_shards()) + ", from 0");
+                     "choose a shard in [0, " + std::to_string(index.num_shards()) + ")");
   }
   return data.impl_->pool.close(shard);
 }

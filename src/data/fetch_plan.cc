@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/spelling.h"
@@ -47,7 +48,7 @@ std::string divisors(std::uint64_t number) {
 void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
                    const FetchPlan::Options& options) {
   if (options.nodes == 0 || sampler.world_size() % options.nodes != 0) {
-    throw InvalidArgument(std::to_string(sampler.world_size()) + " ranks are not divisible by " +
+    throw InvalidArgument(counted(sampler.world_size(), "rank") + " are not divisible by " +
                               std::to_string(options.nodes) + " nodes",
                           {}, "use " + divisors(sampler.world_size()) + " nodes");
   }
@@ -64,12 +65,12 @@ void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
   for (const std::uint64_t size : shards.sizes_bytes) total += size;
   const Order& order = sampler.order();
   throw Unsupported(
-      "cannot plan fetches for this order: it does not fix in advance when each shard is needed",
+      "cannot plan fetches, because this order does not fix in advance when each shard is needed",
       "the " + std::string(name_of(order.kind)) + " sampler" +
           (order.balance_bytes ? ", balancing bytes over several nodes" : ""),
-      "choose chunked with larger chunks, sharded, sequential or wids; without a plan, a cache of "
-      "all shards (" +
-          std::to_string(total) + " bytes) also fetches each shard once");
+      "choose chunked with larger chunks, sharded, sequential or wids, or a cache that holds all "
+      "shards (" +
+          counted(total, "byte") + "), which needs no plan");
 }
 
 /// Returns the schedules of the planned epochs. Errors: Unsupported; Cancelled.
@@ -200,14 +201,14 @@ FetchPlan::Shards FetchPlan::Shards::of(const MixedDataset& data) {
 FetchPlan::Shards FetchPlan::Shards::alike(std::uint64_t count, std::uint64_t samples_per_shard,
                                            std::uint64_t bytes_per_shard) {
   if (samples_per_shard != 0 && count > kMaxSamples / samples_per_shard) {
-    throw InvalidArgument("cannot order " + std::to_string(count) + " shards of " +
-                              std::to_string(samples_per_shard) + " samples",
-                          {}, "at most 2^62 samples are possible");
+    throw InvalidArgument(
+        "cannot order " + counted(count, "shard") + " of " + counted(samples_per_shard, "sample"),
+        {}, "choose at most 2^62 samples");
   }
   constexpr std::uint64_t kMaxShards = 10'000'000;  // the limit of source lists
   if (count > kMaxShards) {
-    throw InvalidArgument("cannot plan for " + std::to_string(count) + " shards", {},
-                          "at most 10 million are possible");
+    throw InvalidArgument("cannot plan for " + counted(count, "shard"), {},
+                          "choose at most 10 million shards");
   }
   FetchPlan::Shards shards;
   shards.sizes_bytes.assign(count, bytes_per_shard);
@@ -323,20 +324,19 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
   const std::uint64_t largest = largest_of(shards.sizes_bytes);
   if (needed <= budget || largest > budget) return std::nullopt;
   const std::string compared = human_bytes(needed) + " of shards at one time (" +
-                               std::to_string(needed) +
-                               " bytes), more than the cache's budget of " + human_bytes(budget) +
-                               " (" + std::to_string(budget) + " bytes)";
+                               counted(needed, "byte") + "), more than the cache's budget of " +
+                               human_bytes(budget) + " (" + counted(budget, "byte") + ")";
   if (!is_scattered) {
-    return "the order uses up to " + compared +
-           "; samples that do not fit are then read one by one from their source, or shards are "
-           "fetched again; choose " +
+    return "the order needs up to " + compared +
+           ", so some samples are read one by one from their source, or some shards are fetched "
+           "again; choose " +
            (detail::has_smaller_window(sampler.order()) ? "a smaller window or " : "") +
            "a larger cache";
   }
-  return "the order reads any shard at any time, and so uses " + compared +
+  return "the order reads any shard at any time, and so needs " + compared +
          "; nearly every sample may fetch a shard; choose the order `sharded` with a window of at "
          "most " +
-         std::to_string(budget / largest) + " shards, or a cache that holds all shards";
+         counted(budget / largest, "shard") + ", or a cache that holds all shards";
 }
 
 std::uint64_t FetchPlan::bytes_in_use() const noexcept {

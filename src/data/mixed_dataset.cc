@@ -19,7 +19,8 @@ MixedDataset::MixedDataset(std::vector<Dataset> parts) : parts_(std::move(parts)
   first_.push_back(0);
   for (const Dataset& part : parts_) {
     if (part.size() > kMaxSamples - first_.back()) {
-      throw InvalidArgument("the mixture has too many samples", {}, "at most 2^62 are possible");
+      throw InvalidArgument("the mixture has too many samples", {},
+                            "choose data sets with at most 2^62 samples");
     }
     first_.push_back(first_.back() + part.size());
     hasher.update_u64(part.fingerprint().low);
@@ -36,7 +37,7 @@ std::uint64_t MixedDataset::first_sample(std::size_t i) const {
 std::size_t MixedDataset::part_of(std::uint64_t number) const {
   if (number >= size()) {
     throw OutOfRange("no sample " + std::to_string(number), {},
-                     "sample numbers are in [0, " + std::to_string(size()) + ")");
+                     "choose a sample in [0, " + std::to_string(size()) + ")");
   }
   const auto after = std::upper_bound(first_.begin(), first_.end(), number);
   return static_cast<std::size_t>(after - first_.begin()) - 1;

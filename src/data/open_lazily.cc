@@ -45,7 +45,7 @@ void require_no_index_needed(const std::string& descriptor, const Dataset::Optio
   const Index::Content& content = options.index_cache.build.content;
   if (content.hashes || content.unique_keys || !content.columns.empty()) {
     refuse("columns, hashes and unique keys need an index",
-           "leave them out (" + spelled("IndexCacheOptions::build") + "), or " +
+           "leave out these options (" + spelled("IndexCacheOptions::build") + "), or " +
                index_descriptor_remedy());
   }
 }
@@ -60,9 +60,11 @@ Dataset Dataset::open_lazily(const std::string& descriptor, const Options& optio
   std::vector<WidsDescriptor::Shard> shards;
   if (sources.descriptors.size() == 1) shards = shards_of(sources.descriptors[0]);
   if (shards.empty() || shards.size() != sources.shards.size()) {
-    throw InvalidArgument(
-        "only a wids descriptor says how many samples its shards hold", in_quotes(name),
-        "name one descriptor (x.json), or open an index with " + spelled("Dataset::open"));
+    throw InvalidArgument("the dataset cannot be opened lazily without one wids descriptor",
+                          in_quotes(name),
+                          "give one wids descriptor (x.json), which has the number of samples of "
+                          "each shard, or open an index with " +
+                              spelled("Dataset::open"));
   }
   const auto is_local = [](const std::string& shard) { return !is_fetched_url(shard); };
   if (std::ranges::any_of(sources.shards, is_local)) return open(descriptor, options);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/counted.h"
 #include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/file.h"
@@ -62,10 +63,10 @@ bool is_in_place(const Index::Shard& info) {
 void require_copy(const Index& index, const Index::Shard& info, const std::string& path,
                   const VerifyOptions& how = {}) {
   if (const auto problem = verify_copy(index, info.number, path, how)) {
-    throw StaleIndex(
-        "the fetched file is not the shard that was indexed (" + *problem + ")",
-        in_quotes(redacted_url(info.path)),
-        "try again; if it changed at its source, run " + spelled("`shardwise index` again"));
+    throw StaleIndex("the fetched file is not the shard that was indexed (" + *problem + ")",
+                     in_quotes(redacted_url(info.path)),
+                     "fetch the shard again; if the shard changed at its source, run " +
+                         spelled("`shardwise index` again"));
   }
 }
 
@@ -91,8 +92,9 @@ void require_known_ranges(const Index& index, const Index::Shard& info) {
       "cannot check single samples against the index: the shard's source sent no ETag and no "
       "Last-Modified, and the index has no hashes",
       in_quotes(redacted_url(info.path)),
-      "give a cache and another access (" + spelled("Dataset::Options::cache") +
-          "), or index it with hashes (" + spelled("Index::Content::hashes") + ")");
+      "give a cache (" + spelled("Dataset::Options::cache") +
+          ") and choose another access, or index the shard with hashes (" +
+          spelled("Index::Content::hashes") + ")");
 }
 
 /// True if single samples can be verified as reliably as the whole shard.
@@ -212,26 +214,26 @@ void require_indexed(const Index::Shard& shard, const SegmentView& segment,
   if (!difference) return;
   throw StaleIndex(has_new_time
                        ? std::string("the shard's content differs from the indexed shard")
-                       : "the shard changed since it was indexed, though its size and " +
+                       : "the shard changed since it was indexed, although its size and " +
                              std::string(is_fetched_url(shard.path) ? "validator" : "time") +
                              " did not",
                    in_quotes(without_secrets(shard.path)) +
                        (has_new_time ? " (" + *difference + ")" : std::string(", offset 0")),
-                   "run " + spelled("`shardwise index` again") + ", or bring the old shard back");
+                   "run " + spelled("`shardwise index` again") + ", or restore the old shard");
 }
 
 void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,
                        std::uint64_t offset) {
   if (now == then) return;
   const std::string how = now.size_bytes == then.size_bytes
-                              ? "its time changed, its size did not"
-                              : std::to_string(now.size_bytes) + " bytes now, " +
-                                    std::to_string(then.size_bytes) + " then";
-  throw StaleIndex("the shard changed while it was open",
-                   sample + ", offset " + std::to_string(offset) + " (" + how + ")",
-                   "run " + spelled("`shardwise index` again") +
-                       " (it reads only what changed), or bring the old shard back; then open the "
-                       "dataset again");
+                              ? "the time of the file changed, but not the size"
+                              : counted(now.size_bytes, "byte") + " now, " +
+                                    human_count(then.size_bytes) + " when opened";
+  throw StaleIndex(
+      "the shard changed while it was open",
+      sample + ", offset " + std::to_string(offset) + " (" + how + ")",
+      "run " + spelled("`shardwise index` again") +
+          " (only changed shards are read), or restore the old shard; then open the dataset again");
 }
 
 }  // namespace shardwise::detail

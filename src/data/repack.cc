@@ -88,7 +88,7 @@ struct Repacking::Impl {
     if (options.max_samples == 0 || options.max_bytes == 0) {
       throw InvalidOption(
           "a limit of the new shards is 0", in_quotes(directory),
-          spelled("max_samples") + " and " + spelled("max_bytes") + " must be at least 1");
+          "set " + spelled("max_samples") + " and " + spelled("max_bytes") + " to at least 1");
     }
     if (data.empty()) {
       throw InvalidArgument("there is no sample to repack", in_quotes(data.index().path()),

@@ -144,7 +144,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
       }
       throw StaleIndex("the fetched bytes differ from the indexed ones",
                        sample.describe() + ", offset " + std::to_string(wrong->data_offset()),
-                       "try again; if the shard changed at its source, run " +
+                       "fetch the shard again; if the shard changed at its source, run " +
                            spelled("`shardwise index` again"));
     }
   } else {
@@ -186,10 +186,12 @@ void ShardReader::read_local(OwnBytes& result, const std::vector<Run>& runs, con
 void ShardReader::fetch_run(const Index::Shard& info, const Run& run, char* to) const {
   class BufferSink : public Fetcher::Sink {
    public:
-    BufferSink(char* to, std::uint64_t size) : to_(to), size_(size) {}
+    BufferSink(const std::string& url, char* to, std::uint64_t size)
+        : url_(url), to_(to), size_(size) {}
     void write(std::string_view bytes) override {
       if (bytes.size() > size_ - written_) {
-        throw FetchError("the source sent more bytes than requested", "", "");
+        throw FetchError("the source sent more bytes than requested", in_quotes(redacted_url(url_)),
+                         "check the server, or the fetcher of this scheme");
       }
       bytes.copy(to_ + written_, bytes.size());
       written_ += bytes.size();
@@ -200,12 +202,13 @@ void ShardReader::fetch_run(const Index::Shard& info, const Run& run, char* to) 
     }
 
    private:
+    const std::string& url_;
     char* const to_;
     const std::uint64_t size_;
     std::uint64_t written_ = 0;
   };
   if (run.size == 0) return;
-  BufferSink sink(to, run.size);
+  BufferSink sink(info.path, to, run.size);
   fetchers_->fetch({.url = info.path,
                     .range = {run.offset, run.offset + run.size},
                     .validator = info.validator,

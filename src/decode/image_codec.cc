@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/of_thread.h"
+#include "base/text.h"
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 #include "decode/orientation.h"
@@ -23,8 +24,8 @@ ImageFormat image_format_of(std::string_view bytes) {
     return ImageFormat::kWebp;
   if (starts("P5") || starts("P6")) return ImageFormat::kPnm;
   throw DecodeFailure(bytes.empty()
-                          ? "it is empty"
-                          : "neither JPEG nor PNG nor WebP nor binary PNM by its first bytes");
+                          ? "the data is empty"
+                          : "the first bytes are not those of JPEG, PNG, WebP or binary PNM");
 }
 
 /// The functions that read a format's headers and decode its images.
@@ -83,18 +84,18 @@ std::vector<std::string> DecodeWarnings::texts() const { return {texts_, texts_ 
 void require_pixels(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels) {
   if (height == 0 || width == 0) throw DecodeFailure("the image has no pixels");
   if (width > max_pixels / height) {
-    throw DecodeFailure(size_text(height, width) + " is more than the limit of " +
-                        std::to_string(max_pixels) + " pixels");
+    throw DecodeFailure("the image of " + size_text(height, width) + " exceeds the limit of " +
+                        human_count(max_pixels) + " pixels (max_pixels)");
   }
   if (std::max(height, width) > kMaxImageSide) {
-    throw DecodeFailure(size_text(height, width) + " has a side of more than " +
-                        std::to_string(kMaxImageSide) + " pixels");
+    throw DecodeFailure("the image of " + size_text(height, width) + " has a side of more than " +
+                        human_count(kMaxImageSide) + " pixels");
   }
 }
 
 void require_16_bits(std::string_view format, std::size_t depth) {
   if (depth == 16) return;
-  throw DecodeFailure(std::string(format) + ": its values have " + std::to_string(depth) +
+  throw DecodeFailure(std::string(format) + ": the values have " + std::to_string(depth) +
                       " bits, but uint16 needs 16");
 }
 

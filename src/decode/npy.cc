@@ -7,6 +7,7 @@
 #include <limits>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/text.h"
 #include "decode/decode_failure.h"
 
@@ -145,7 +146,8 @@ class HeaderText {
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
       take('L');  // Python 2 writes this suffix
       header.shape.push_back(size);
-      if (header.shape.size() > kMaxDimensions) throw DecodeFailure("npy: too many dimensions");
+      if (header.shape.size() > kMaxDimensions)
+        throw DecodeFailure("npy: the shape has too many dimensions");
       if (!take(',')) {
         expect(')');
         break;
@@ -231,9 +233,9 @@ NpyHeader parse_npy_header(std::string_view bytes) {
   const std::uint64_t there = bytes.size() - header.data_offset;
   const std::uint64_t needed = header.num_items * header.item_bytes;
   if (there != needed) {
-    throw DecodeFailure(
-        "npy: the data " + std::string(there < needed ? "ends early" : "is too long") + ", " +
-        std::to_string(there) + " bytes where the shape needs " + std::to_string(needed));
+    throw DecodeFailure("npy: the data " +
+                        std::string(there < needed ? "ends early" : "is too long") + ", " +
+                        counted(there, "byte") + " where the shape needs " + human_count(needed));
   }
   return header;
 }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/text.h"
 #include "decode/decode_failure.h"
 
@@ -26,13 +27,13 @@ using Reader = std::unique_ptr<archive, CloseArchive>;
 }
 
 Reader open(std::string_view bytes) {
-  if (bytes.starts_with("PK\5\6")) throw DecodeFailure("npz: it has no arrays");
-  if (!bytes.starts_with("PK\3\4")) throw DecodeFailure("npz: it is not a zip archive");
+  if (bytes.starts_with("PK\5\6")) throw DecodeFailure("npz: the file has no arrays");
+  if (!bytes.starts_with("PK\3\4")) throw DecodeFailure("npz: the file is not a zip archive");
   Reader reader(archive_read_new());
   if (!reader) throw std::bad_alloc();
   if (archive_read_support_format_zip_seekable(reader.get()) != ARCHIVE_OK ||
       archive_read_open_memory(reader.get(), bytes.data(), bytes.size()) != ARCHIVE_OK) {
-    fail(reader.get(), "it cannot be opened");
+    fail(reader.get(), "cannot open the zip archive");
   }
   return reader;
 }
@@ -50,7 +51,7 @@ std::string read_member(archive* reader, std::string_view array, std::uint64_t m
     const std::size_t filled = data.size();
     if (filled > max_bytes) {
       throw DecodeFailure("npz: array " + in_quotes(array) + " exceeds the limit of " +
-                          std::to_string(max_bytes) + " bytes");
+                          counted(max_bytes, "byte"));
     }
     // Allocate as data arrives, because the sizes that the archive states are unverified.
     data.resize(filled + std::max(kPiece, filled / 2));
@@ -73,17 +74,19 @@ std::string read_npz(std::string_view bytes, std::string_view array, std::uint64
     const int result = archive_read_next_header(reader.get(), &entry);
     if (result == ARCHIVE_EOF) break;
     // A warning concerns only names and times.
-    if (result != ARCHIVE_OK && result != ARCHIVE_WARN) fail(reader.get(), "it is damaged");
+    if (result != ARCHIVE_OK && result != ARCHIVE_WARN)
+      fail(reader.get(), "the zip archive is damaged");
     std::string_view name = name_of(entry);
     if (name == wanted && archive_entry_filetype(entry) == AE_IFREG) {
-      if (found) throw DecodeFailure("npz: it has two arrays " + in_quotes(array));
+      if (found) throw DecodeFailure("npz: the file has two arrays " + in_quotes(array));
       found = read_member(reader.get(), array, max_bytes);
     }
     if (name.ends_with(".npy")) name.remove_suffix(4);
     if (others.size() < kMaxNamed) others += (others.empty() ? "" : ", ") + escaped(name);
   }
   if (found) return *std::move(found);
-  throw DecodeFailure("npz: it has no array " + in_quotes(array) + "; its arrays are " + others);
+  throw DecodeFailure("npz: the file has no array " + in_quotes(array) + "; its arrays are " +
+                      others);
 }
 
 }  // namespace shardwise::detail

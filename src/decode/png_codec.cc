@@ -90,7 +90,7 @@ class PngReader {
     pixel_bytes_ = request.keep_16_bits ? 6 : 3;
     require(set_up_rgb());
     if (png_get_rowbytes(png_, info_) != width * pixel_bytes_)
-      throw DecodeFailure("PNG: its rows are not RGB");
+      throw DecodeFailure("PNG: the rows are not RGB");
     const bool is_whole = box.height == height && box.width == width;
     if (is_whole) {
       image.reshape(height, width, pixel_bytes_);

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/of_thread.h"
+#include "base/text.h"
 #include "decode/decode_failure.h"
 #include "decode/pixel_kernels.h"
 
@@ -140,7 +141,7 @@ void require_resizable(std::size_t height, const Box& window, std::uint64_t max_
       std::max({kUsual, max_pixels, std::uint64_t{window.height} * window.width});
   if (window.width == 0 || height <= most / window.width) return;
   throw DecodeFailure("resizing needs an intermediate image of " + size_text(height, window.width) +
-                      ", more than the limit of " + std::to_string(most) + " pixels");
+                      ", more than the limit of " + human_count(most) + " pixels");
 }
 
 void resize(const RgbView& image, const ResizedPart& part, Filter filter, Flips flips,

@@ -13,9 +13,9 @@ namespace {
 const char* webp_reason(VP8StatusCode status) {
   switch (status) {
     case VP8_STATUS_OUT_OF_MEMORY:
-      return "WebP: there is not enough memory";
+      return "WebP: not enough memory";
     case VP8_STATUS_UNSUPPORTED_FEATURE:
-      return "WebP: it uses a feature that libwebp does not support";
+      return "WebP: the image uses a feature that libwebp does not support";
     case VP8_STATUS_NOT_ENOUGH_DATA:
     case VP8_STATUS_SUSPENDED:
       return "WebP: the data ends early";
@@ -30,7 +30,7 @@ void decode_webp_frame(std::string_view bytes, const Box& frame, const Box& box,
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
   WebPDecoderConfig config;
   if (WebPInitDecoderConfig(&config) == 0)
-    throw DecodeFailure("WebP: libwebp is another version than at build time");
+    throw DecodeFailure("WebP: libwebp has another version than at build time");
   VP8StatusCode status = WebPGetFeatures(data, bytes.size(), &config.input);
   if (status != VP8_STATUS_OK) throw DecodeFailure(webp_reason(status));
   if (static_cast<std::size_t>(config.input.height) != frame.height ||

@@ -47,7 +47,7 @@ std::string select_sql() {
 template <class Row>
 Row read_row(const sqlite::Statement& select, std::uint64_t number, const std::string& path) {
   const std::string which =
-      "row " + std::to_string(number) + " of its " + std::string(TableOf<Row>::kName);
+      "row " + std::to_string(number) + " of the table " + std::string(TableOf<Row>::kName);
   std::vector<Cell> cells = to_cells(Row{});
   int column = 1;
   for (Cell& cell : cells) {
@@ -240,7 +240,7 @@ void Catalogue::require_version_and_schema() {
   constexpr std::size_t kHeaderBytes = 100;
   if (file_.bytes().size() < kHeaderBytes ||
       big_endian(16, 2) * big_endian(28, 4) != file_.bytes().size()) {
-    damaged(path_, "its length differs from the one in its header");
+    damaged(path_, "the file's length differs from the length in the header");
   }
   if (first_integer(db_, "PRAGMA application_id") != kApplicationId) {
     throw CorruptIndex("the file is a SQLite database, but not a Shardwise index", in_quotes(path_),
@@ -248,31 +248,31 @@ void Catalogue::require_version_and_schema() {
   }
   if (const auto version = first_integer(db_, "PRAGMA user_version"); version != kIndexVersion) {
     throw VersionMismatch("the index has format version " + std::to_string(version) +
-                              ", this library reads version " + std::to_string(kIndexVersion),
+                              ", but this library reads version " + std::to_string(kIndexVersion),
                           in_quotes(path_), rebuild_from_sources_remedy());
   }
   sqlite::Statement found = db_.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
   for (const std::string& expected : schema()) {
-    if (!found.step() || found.bytes(0) != expected) damaged(path_, "its schema differs");
+    if (!found.step() || found.bytes(0) != expected) damaged(path_, "the schema is wrong");
   }
-  if (found.step()) damaged(path_, "its schema differs");
+  if (found.step()) damaged(path_, "the schema is wrong");
 }
 
 void Catalogue::read_meta() {
   MetaRows rows;
   sqlite::Statement select = db_.prepare("SELECT name, value FROM meta");
   while (select.step()) rows[select.bytes(0)] = select.bytes(1);
-  if (rows["checksum"] != meta_checksum(rows)) damaged(path_, "its summary's checksum is wrong");
+  if (rows["checksum"] != meta_checksum(rows)) damaged(path_, "the summary's checksum is wrong");
   try {
     for_each_field(meta_, MetaReader{rows});
   } catch (const InvalidArgument&) {
-    damaged(path_, "its summary is wrong");
+    damaged(path_, "the summary is wrong");
   }
   if (meta_.table_file.empty() || meta_.table_file.find('/') != std::string::npos) {
-    damaged(path_, "its table's name is wrong");
+    damaged(path_, "the offset table's name is wrong");
   }
   if (!meta_.summary.url_base.empty() && !is_url_base(meta_.summary.url_base)) {
-    damaged(path_, "the base of its URLs is wrong");
+    damaged(path_, "the base of the URLs is wrong");
   }
 }
 
@@ -293,7 +293,7 @@ Index::Shard Catalogue::shard(std::uint64_t shard) const {
 
 void Catalogue::complete(Index::Shard& row) const {
   auto whole = from_base(row.url, meta_.summary.url_base);
-  if (!whole) damaged(path_, "a shard's URL is relative, and there is no base");
+  if (!whole) damaged(path_, "a shard's URL is relative, but the index has no base");
   row.url = *std::move(whole);
 }
 
@@ -305,7 +305,7 @@ void Catalogue::for_first_rows(const sqlite::Database& db, std::uint64_t count,
   std::uint64_t number = 0;
   for (; number < count && select.step(); ++number) use(read_row<Row>(select, number, path_));
   if (number < count) {
-    damaged(path_, "some of its " + std::string(TableOf<Row>::kName) + " are missing");
+    damaged(path_, "rows of the table " + std::string(TableOf<Row>::kName) + " are missing");
   }
 }
 
@@ -338,7 +338,7 @@ std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const 
 void Catalogue::validate() const {
   const sqlite::Database db = sqlite::Database::over_bytes(bytes(), path_);
   sqlite::Statement check = db.prepare("PRAGMA quick_check(1)");
-  if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite finds it damaged");
+  if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite's check of the file failed");
   for_first_rows<Index::Shard>(db, meta_.summary.num_shards, [&](auto&& row) { complete(row); });
   for_first_rows<Index::Summary::Field>(db, meta_.num_fields, [](auto&&) {});
   for_first_rows<Index::SkippedMember>(db, meta_.summary.num_skipped, [](auto&&) {});

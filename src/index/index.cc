@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
@@ -77,15 +78,14 @@ struct Index::Impl {
   /// Errors: Unsupported if the index was made from claims.
   const IndexFiles& records() const {
     if (files) return *files;
-    throw Unsupported("this needs an index, but the data set was opened from a descriptor alone",
+    throw Unsupported("the data set has no index, because only a wids descriptor was opened",
                       in_quotes(path), index_descriptor_remedy());
   }
 
   void require_shard(std::uint64_t shard) const {
     if (shard < num_shards) return;
     throw OutOfRange("no such shard", "shard " + std::to_string(shard) + " of " + in_quotes(path),
-                     "it has " + std::to_string(num_shards) +
-                         (num_shards == 1 ? " shard" : " shards") + ", from 0");
+                     "choose a shard in [0, " + std::to_string(num_shards) + ")");
   }
 
   const Index::Lookup lookup;
@@ -252,18 +252,18 @@ void Index::validate(const CancelToken& cancel,
 
 void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes, std::int64_t mtime_ns) {
   const std::string remedy = "run " + spelled("`shardwise index` again") +
-                             " (it reads only what changed), or bring the old shard back";
+                             " (only changed shards are read), or restore the old shard";
   if (size_bytes != shard.size_bytes) {
     throw StaleIndex("the shard changed since it was indexed",
-                     in_quotes(without_secrets(shard.path)) + " (" + std::to_string(size_bytes) +
-                         " bytes now, " + std::to_string(shard.size_bytes) + " then)",
+                     in_quotes(without_secrets(shard.path)) + " (" + counted(size_bytes, "byte") +
+                         " now, " + human_count(shard.size_bytes) + " when indexed)",
                      remedy);
   }
   if (mtime_ns != shard.mtime_ns && !shard.any_time) {
     throw StaleIndex("the shard changed since it was indexed",
                      in_quotes(shard.path) + " (modified " + iso_time(mtime_ns) +
                          ", indexed as of " + iso_time(shard.mtime_ns) + ")",
-                     remedy + "; if it was only copied, accept its new time with " +
+                     remedy + "; if the shard was only copied, accept the new time with " +
                          spelled("Dataset::Options::accept_times"));
   }
 }

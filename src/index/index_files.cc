@@ -54,13 +54,13 @@ void IndexFiles::check_table() {
   const std::string_view bytes = table_->bytes();
   if (bytes.size() < sizeof(TableHeader) ||
       std::memcmp(bytes.data(), kTableMagic, sizeof kTableMagic) != 0) {
-    damaged("it is not an offset table");
+    damaged("the file is not an offset table");
   }
   header_ = reinterpret_cast<const TableHeader*>(bytes.data());
   const TableHeader& h = *header_;
   if (h.version != kIndexVersion) {
     throw VersionMismatch("the offset table has format version " + std::to_string(h.version) +
-                              ", this library reads version " + std::to_string(kIndexVersion),
+                              ", but this library reads version " + std::to_string(kIndexVersion),
                           in_quotes(table_path()), rebuild_from_sources_remedy());
   }
   if (h.header_checksum != table_header_checksum(h)) damaged("the header's checksum is wrong");
@@ -68,14 +68,14 @@ void IndexFiles::check_table() {
   if (h.header_checksum != catalogue_->meta().table_checksum ||
       h.num_shards != summary.num_shards || h.num_samples != summary.num_samples ||
       h.num_members != summary.num_members) {
-    damaged("it belongs to another catalogue");
+    damaged("the offset table belongs to another index");
   }
   // The header's checksum matches. But its writer may be hostile, or the file may be truncated.
   constexpr std::uint64_t kMax = std::uint64_t{1} << 40;
   if (h.file_bytes != bytes.size() || h.num_shards >= kMax || h.num_samples >= kMax ||
       h.hint_shift > 40 || h.key_bucket_bits > 36 || h.directory_offset % 8 != 0 ||
       h.hint_offset % 8 != 0 || h.keys_offset % 8 != 0) {
-    damaged("its sections do not fit");
+    damaged("the sections do not fit into the file");
   }
   const std::uint64_t directory_bytes = (h.num_shards + 1) * sizeof(ShardEntry);
   const std::uint64_t num_hints =
@@ -86,7 +86,7 @@ void IndexFiles::check_table() {
   if (!range_fits(h.directory_offset, directory_bytes, bytes.size()) ||
       !range_fits(h.hint_offset, hint_bytes, bytes.size()) ||
       !range_fits(h.keys_offset, key_bytes, bytes.size())) {
-    damaged("its sections do not fit");
+    damaged("the sections do not fit into the file");
   }
   const std::string_view directory = bytes.substr(h.directory_offset, directory_bytes);
   const std::string_view hints = bytes.substr(h.hint_offset, hint_bytes);
@@ -142,7 +142,7 @@ SegmentView IndexFiles::segment(std::uint64_t shard, std::uint64_t expected_chec
       view->num_members() != entry[1].first_member - entry[0].first_member ||
       view->num_columns() != catalogue_->meta().summary.content.columns.size() ||
       view->has_member_hashes() != catalogue_->meta().summary.content.hashes) {
-    damaged(which + "its segment belongs to another index");
+    damaged(which + "the segment belongs to another index");
   }
   return *view;
 }
@@ -156,7 +156,7 @@ void IndexFiles::check_sections(
     const Index::Shard row = catalogue_->shard(shard);
     const SegmentView view = segment(shard, row.segment_checksum);
     if (!view.fits_shard(row.expanded_bytes)) {
-      damaged("shard " + std::to_string(shard) + ": a member lies outside it");
+      damaged("shard " + std::to_string(shard) + ": a member lies outside the shard");
     }
     if (check) check(shard, view);
     segments.update_u64(row.segment_checksum);

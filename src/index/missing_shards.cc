@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/normal_path.h"
 #include "base/spelling.h"
@@ -28,9 +29,8 @@ std::string count_missing_shards(const Index& index) {
     const std::uint64_t shard = num_shards / num_looked_at * i + std::min(i, rest);
     num_missing += is_missing(index.shard(shard)) ? 1 : 0;
   }
-  return (num_looked_at < num_shards ? "at least " : "") + std::to_string(num_missing) + " of " +
-         std::to_string(num_shards) + (num_shards == 1 ? " shard" : " shards") +
-         (num_missing == 1 ? " is missing" : " are missing");
+  return (num_looked_at < num_shards ? "at least " : "") + human_count(num_missing) + " of " +
+         counted(num_shards, "shard") + (num_missing == 1 ? " is missing" : " are missing");
 }
 
 std::string how_to_find(const Index& index, const Index::Shard& shard) {
@@ -42,9 +42,9 @@ std::string how_to_find(const Index& index, const Index::Shard& shard) {
   }
   const std::string where = shard.url.starts_with('/')
                                 ? "the index stores this path"
-                                : "the index stores paths relative to its own folder, " +
+                                : "the index stores paths relative to the folder of the index, " +
                                       in_quotes(normal_absolute_path(directory_of(index.path())));
-  return where + ": move the shards there, give their folder with " +
+  return where + ": move the shards back, give their new folder with " +
          spelled("Dataset::Options::root") + ", or store their new place with " +
          spelled("`shardwise index -o INDEX --relocate OLD NEW`");
 }

@@ -33,7 +33,8 @@ constexpr std::string_view kCannotRun = "the query cannot be run: ";
 constexpr std::string_view kOnlySelect = "only SELECT is allowed, in the SQL of SQLite";
 constexpr std::string_view kOneCondition = "write one condition, e.g. cls = 7 AND width >= 256";
 
-constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
+constexpr std::string_view kOtherFolder =
+    "free some space in the folder for temporary files, or set TMPDIR to another folder";
 
 /// The tables that a query may read: those of Shardwise, and SQLite's tables of JSON and numbers.
 constexpr const char* kTables[] = {"samples", "members",   "shards",    "fields",
@@ -119,7 +120,7 @@ void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
 
 /// The remedy for a query that SQLite refused with this code and message.
 std::string remedy_for(int code, std::string_view reason) {
-  if (code == SQLITE_TOOBIG) return "a value may have at most 2 MiB, and a query 1 MiB";
+  if (code == SQLITE_TOOBIG) return "use values of at most 2 MiB, and a query of at most 1 MiB";
   if (reason.find("no such column") != std::string_view::npos) {
     return spelled("`shardwise query INDEX .schema`") + " shows the columns; " +
            spelled("`shardwise index --column FIELD`") + " adds one";
@@ -202,18 +203,18 @@ struct Query::Impl {
     const std::string_view rest(tail, static_cast<std::size_t>(sql.data() + sql.size() - tail));
     if (statement == nullptr || rest.find_first_not_of(" \t\r\n;") != std::string_view::npos) {
       throw InvalidArgument(
-          statement == nullptr ? "there is no query" : "there is more than one query",
+          statement == nullptr ? "the text has no query" : "the text has more than one query",
           in_quotes(sql), "give one SELECT");
     }
     if (sqlite3_column_count(statement) == 0) {  // e.g. a REINDEX without effect
-      throw InvalidArgument("the query cannot be run: it is empty", in_quotes(sql),
-                            "only SELECT is allowed");
+      throw InvalidArgument("the query cannot be run: not a SELECT", in_quotes(sql),
+                            "give one SELECT");
     }
     if (sqlite3_bind_parameter_count(statement) > 0) {
       const char* const name = sqlite3_bind_parameter_name(statement, 1);
-      throw InvalidArgument(std::string(kCannotRun) + "it has the parameter " +
-                                in_quotes(name == nullptr ? "?" : name) + ", which has no value",
-                            "", "write the value itself, a text in single quotes");
+      throw InvalidArgument(std::string(kCannotRun) + "the parameter " +
+                                in_quotes(name == nullptr ? "?" : name) + " has no value",
+                            "", "replace the parameter by a value; write texts in single quotes");
     }
     for (int i = 0; i < sqlite3_column_count(statement); ++i) {
       const char* name = sqlite3_column_name(statement, i);

@@ -102,7 +102,8 @@ bool SegmentBuilder::add_member(std::string_view field, std::uint64_t data_offse
   const std::uint64_t block = data_offset / kTarBlockBytes;
   if (data_offset % kTarBlockBytes != 0 || block >= kMaxBlock ||
       members_.size() >= std::numeric_limits<std::uint32_t>::max()) {
-    throw CorruptShard("the shard is too large", in_quotes(shard_), "split the shard");
+    throw CorruptShard("the shard has more members or bytes than an index can hold",
+                       in_quotes(shard_), "split the shard");
   }
   last_sample_with_[number] = num_samples();
   members_.push_back({size_bytes, block << 24 | number});
@@ -204,8 +205,9 @@ std::string SegmentBuilder::finish() const {
   for (const std::string& field : fields_) {
     field_names += field;
     if (field_names.size() > std::numeric_limits<std::uint32_t>::max()) {
-      throw CorruptShard("the shard has more than 4 GiB of field names", in_quotes(shard_),
-                         "rename the members");
+      throw CorruptShard(
+          "the shard has more than 4 GiB of field names", in_quotes(shard_),
+          "give the members shorter fields, the part of the file name after the first dot");
     }
     field_ends.push_back(static_cast<std::uint32_t>(field_names.size()));
   }

@@ -24,7 +24,7 @@ template <class E>
 [[noreturn]] void refuse(std::string_view what, const std::string& where) {
   throw E(what, in_quotes(without_secrets(where)),
           "leave out " + spelled("Dataset::Options::root") +
-              ", and store the new place of its shards: " +
+              "; if the shards moved, store their new place in the index: " +
               spelled("`shardwise index -o INDEX --relocate OLD NEW`"));
 }
 
@@ -45,7 +45,7 @@ ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Ind
   std::error_code failed;
   if (!std::filesystem::is_directory(c_path(lookup.root), failed)) {
     throw NotFound("the folder with the shards does not exist", in_quotes(lookup.root),
-                   "check the path that was given as " + spelled("Dataset::Options::root"));
+                   "check the path in " + spelled("Dataset::Options::root"));
   }
   root_ = normal_absolute_path(lookup.root);
   if (root_ == "/") root_.clear();

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/mapped_file.h"
@@ -66,8 +67,9 @@ class RepeatedKeys {
       return "sample " + std::to_string(sample) + " in " + in_quotes(shard_name(shard_of(sample)));
     };
     const std::string others =
-        num_repeated_ == 1 ? std::string()
-                           : " (and " + human_count(num_repeated_ - 1) + " more such samples)";
+        num_repeated_ == 1
+            ? std::string()
+            : " (and " + counted(num_repeated_ - 1, "more sample") + " with repeated keys)";
     throw CorruptShard("the key " + in_quotes(key_) + " occurs in two shards" + others,
                        place(first_) + " and " + place(second_),
                        "rename the samples, leave a shard out, or index without " +
@@ -91,7 +93,7 @@ class RepeatedKeys {
         sample - entry->first_sample);
     if (!key)
       throw CorruptIndex("the table that is being written is damaged", in_quotes(path_),
-                         "check the disk, and run again");
+                         "check the disk, then run again");
     return *key;
   }
 

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
@@ -56,7 +57,7 @@ Rescan look_at(const std::string& shard, const std::string& index_path, const Re
 void require_valid(const std::string& path, const std::vector<std::string>& shards,
                    const BuildOptions& options) {
   if (shards.empty()) {
-    throw InvalidArgument("there are no shards to index", in_quotes(path),
+    throw InvalidArgument("no shards were given to index", in_quotes(path),
                           "name at least one shard");
   }
   for (std::size_t i = 0; i < options.content.columns.size(); ++i) {
@@ -77,7 +78,8 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
   if (options.part && (options.part->number < 1 || options.part->number > options.part->count)) {
     throw InvalidArgument("there is no part " + std::to_string(options.part->number) + " of " +
                               std::to_string(options.part->count),
-                          in_quotes(path), "parts are numbered from 1: 1/4, 2/4, 3/4, 4/4");
+                          in_quotes(path),
+                          "give a part from 1 to the number of parts, e.g. 1/4, 2/4, 3/4 or 4/4");
   }
 }
 
@@ -105,7 +107,7 @@ void require_any(const std::vector<Source>& found, const std::vector<std::string
   const std::size_t num_others = missing.size() - 1;
   throw NotFound("all shards are missing",
                  in_quotes(without_secrets(missing.front())) +
-                     (num_others == 0 ? "" : " and " + std::to_string(num_others) + " more"),
+                     (num_others == 0 ? "" : " and " + human_count(num_others) + " more"),
                  "check the paths");
 }
 
@@ -171,17 +173,16 @@ std::vector<Rescan> look_at_each(const std::string& index_path, std::span<const 
 void require_none_missing(const std::vector<std::string>& missing, std::size_t num_shards,
                           std::string_view remedy) {
   if (missing.empty()) return;
-  const std::string how_many =
-      std::to_string(missing.size()) + " of " + std::to_string(num_shards) + " shards";
+  const std::string how_many = human_count(missing.size()) + " of " + counted(num_shards, "shard");
   throw NotFound(num_shards == 1
                      ? "the shard does not exist"
                      : how_many + (missing.size() == 1 ? " does" : " do") + " not exist",
                  (missing.size() == 1 ? "" : "the first is ") +
                      in_quotes(without_secrets(missing.front())) + " (No such file or directory)",
-                 std::string(remedy) + (missing.front().find("::") == std::string::npos
-                                            ? ""
-                                            : "; sources are not joined by ::, give each by "
-                                              "itself"));
+                 std::string(remedy) +
+                     (missing.front().find("::") == std::string::npos
+                          ? ""
+                          : "; give each source by itself, because :: does not join sources"));
 }
 
 const std::string& url_of(const Source& source) {

@@ -147,7 +147,8 @@ Index::Column parse_column(std::string_view text) {
                             "write it as in SQLite, e.g. json:$.size.width or json:$.tags[0]");
     }
     if (column.json_path.find('\n') != std::string::npos) {
-      throw InvalidArgument("the JSON path of the column has a line break", where, "leave it out");
+      throw InvalidArgument("the JSON path of the column has a line break", where,
+                            "remove the line break");
     }
   }
   if (column.name.empty()) {

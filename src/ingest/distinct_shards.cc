@@ -30,7 +30,7 @@ void refuse_shard_named_twice(const std::string& first, const std::string& secon
   const std::string a = without_secrets(first), b = without_secrets(second);
   throw InvalidArgument("a shard is named twice",
                         in_quotes(a) + (a == b ? "" : " and " + in_quotes(b)),
-                        "name it once; otherwise each of its samples would occur twice");
+                        "name each shard once; otherwise its samples occur twice");
 }
 
 }  // namespace shardwise

@@ -29,8 +29,9 @@ struct Rebuild {
 
 void require_whole(const std::string& path, const CatalogueMeta& meta) {
   if (!meta.summary.part) return;
-  throw InvalidArgument("the index is part " + to_string(*meta.summary.part), in_quotes(path),
-                        "name the shards and the part again");
+  throw InvalidArgument("the index is only part " + to_string(*meta.summary.part) +
+                            ", which cannot be updated without sources",
+                        in_quotes(path), "name the shards and the part again");
 }
 
 Rebuild as_built(const std::string& path, const BuildOptions& options) {

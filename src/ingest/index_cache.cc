@@ -79,7 +79,8 @@ constexpr std::time_t kDaySeconds = std::time_t{24} * 60 * 60;
 constexpr std::time_t kUnusedSeconds = 30 * kDaySeconds;
 
 std::string instead() {
-  return "run " + spelled("`shardwise index -o INDEX SOURCE`") + ", and name INDEX in its place";
+  return "run " + spelled("`shardwise index -o INDEX SOURCE`") +
+         ", then give INDEX instead of the shards";
 }
 std::string name_folder() {
   return "name another folder (" + spelled("IndexCacheOptions::directory") + "), or " + instead();
@@ -261,7 +262,7 @@ class Place {
     if (::stat(path_.c_str(), &status) == 0) {
       if (!S_ISREG(status.st_mode)) {
         throw InvalidArgument("the path of the index exists and is not a file", in_quotes(path_),
-                              "remove it");
+                              "move or remove what has this path");
       }
       if (Catalogue::looks_like_one(path_)) return;
     }

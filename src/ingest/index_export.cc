@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "base/ascii.h"
+#include "base/counted.h"
 #include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/file.h"
@@ -131,8 +132,8 @@ std::optional<std::string> begin_of_file(const std::string& path, std::size_t ma
 }
 
 [[noreturn]] void refuse_to_replace(const std::string& path, std::string_view kind) {
-  throw InvalidArgument("will not replace a file that is not a " + std::string(kind),
-                        in_quotes(path), "choose another name, or remove the file");
+  throw InvalidArgument("cannot replace a file that is not a " + std::string(kind), in_quotes(path),
+                        "choose another name, or remove the file");
 }
 
 /// Throws if the file at `path` has content that is not a wids descriptor.
@@ -174,11 +175,11 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
   };
   if (shard.compression != Compression::kNone) {
     refuse("the shard is compressed, and wids would read it as a plain tar", "",
-           "expand it, and index the expanded file");
+           "expand the shard, and index the expanded file");
   }
   if (shard.num_archives > 1) {
     refuse("the shard holds several archives, but wids reads only the first", "",
-           "join them with `tar -A`, or repack");
+           "join the archives with `tar -A`, or repack the shard");
   }
   std::unordered_map<std::string_view, std::vector<std::uint32_t>> samples_of_key;
   std::uint64_t last_offset = 0;
@@ -193,11 +194,11 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
                "repack the shard with shorter names");
       }
       if (!is_utf8(name)) {
-        refuse("the name of the member is not UTF-8, and wids would fail there", name,
+        refuse("the name of the member is not UTF-8, and wids cannot read the shard", name,
                "rename the member");
       }
       if (member.size_bytes > kMaxMemberBytes) {
-        refuse("the member has 8 GiB or more, and wids would fail there", name,
+        refuse("the member has 8 GiB or more, and wids cannot read the shard", name,
                "repack the shard with smaller members");
       }
       if (member.data_offset() <= last_offset) {
@@ -210,8 +211,8 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
         if (std::any_of(others.begin(), others.end(), [&](const MemberRecord& record) {
               return record.field() == member.field();
             })) {
-          refuse("the name of the member occurs twice, but wids would read only one", name,
-                 "rename one of them");
+          refuse("the name of the member occurs twice, but wids would read only one of the two",
+                 name, "rename one of the two members");
         }
       }
     }
@@ -239,11 +240,11 @@ std::string dali_name(const Index::Shard& shard) {
 void require_dali_can_read(const Index::Shard& shard, const SegmentView& segment) {
   if (shard.compression != Compression::kNone) {
     throw Unsupported("the shard is compressed, and DALI needs the offsets in a plain tar",
-                      shown(shard), "expand it, and index the expanded file");
+                      shown(shard), "expand the shard, and index the expanded file");
   }
   if (segment.num_samples() == 0) {
     throw Unsupported("the shard has no samples, and DALI refuses such shards", shown(shard),
-                      "leave it out of the index");
+                      "leave the shard out of the index");
   }
   for (std::uint32_t i = 0; i < segment.num_fields(); ++i) {
     const std::string_view field = segment.field_name(i);
@@ -284,11 +285,10 @@ void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
     if (is_file || member.name.find('.') != std::string::npos) ++num_found;
   }
   if (num_found > 0) {
-    throw Unsupported("the index left out " + std::to_string(num_found) +
-                          (num_found == 1 ? " member" : " members") +
+    throw Unsupported("the index left out " + counted(num_found, "member") +
                           ", and wids would number the samples differently",
                       in_quotes(index.path()),
-                      "see them with " + spelled("`shardwise ls --left-out`") +
+                      "list these members with " + spelled("`shardwise ls --left-out`") +
                           ", and repack the shards without them");
   }
 }
@@ -308,7 +308,7 @@ void write_wids_descriptor(const Index& index, const std::string& named,
   require_wids_numbers_alike(index, summary.num_skipped);
   if (!is_utf8(options.name)) {
     throw Unsupported("the data set's name is not UTF-8", in_quotes(options.name),
-                      "choose another");
+                      "choose another name");
   }
   require_descriptor_or_nothing(path);
   const std::vector<Index::Shard> shards = unchanged_shards(index, options.cancel);
@@ -357,7 +357,7 @@ std::vector<std::string> write_dali_index(const Index& index, const std::string&
     if (!is_new) {
       throw InvalidArgument("two shards would have one index file, " + in_quotes(name),
                             shown(shards[it->second]) + " and " + shown(shard),
-                            "rename one of them, or export them separately");
+                            "rename one of the two shards, or export the shards separately");
     }
     require_dali_can_read(shard, segment_of(index, shard.number));
     paths.push_back(directory + "/");

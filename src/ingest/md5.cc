@@ -19,7 +19,7 @@ constexpr std::size_t kMd5PieceBytes = std::size_t{1} << 20;
 void require(int result) {
   if (result == 1) return;
   throw Unsupported("md5 is turned off in this system's libcrypto", "",
-                    "do without md5, or allow it in OpenSSL's configuration");
+                    "leave out md5, or enable md5 in OpenSSL's configuration");
 }
 
 }  // namespace

@@ -34,16 +34,17 @@ void sort_parts(std::vector<std::unique_ptr<ReusableIndex>>& parts) {
     const Index::Part& part = require_part(*parts[i]);
     const std::string where = in_quotes(parts[i]->files.path());
     if (part.count != first.count || part.num_shards != first.num_shards) {
-      throw Mismatch("the part belongs to another index: it is part " + to_string(part), where,
+      throw Mismatch("the part belongs to another index: this is part " + to_string(part), where,
                      "give parts of one index; " + in_quotes(parts[0]->files.path()) + " is part " +
                          to_string(first));
     }
     if (part.list_hash != first.list_hash) {
-      throw Mismatch("the part belongs to another index: its list of shards is not that of " +
-                         in_quotes(parts[0]->files.path()),
-                     where,
-                     "build all parts of the same shards, named in the same order, each index in "
-                     "the same place relative to them");
+      throw Mismatch(
+          "the part belongs to another index: the list of shards differs from the list of " +
+              in_quotes(parts[0]->files.path()),
+          where,
+          "build all parts of the same shards, named in the same order, each index in "
+          "the same place relative to them");
     }
     if (parts[i]->summary().content != parts[0]->summary().content) {
       throw Mismatch("the part was built with other options than the first one", where,
@@ -86,7 +87,7 @@ BuildReport merge_indexes(const std::string& index_path, const std::vector<std::
                           const BuildOptions& options) {
   const std::string path = behind_links(index_path);
   if (parts.empty()) {
-    throw InvalidArgument("there are no parts to merge", in_quotes(path), "give all parts");
+    throw InvalidArgument("no parts were given to merge", in_quotes(path), "give all parts");
   }
   open_old_index(path);  // throws, and so keeps the file, if the file at the path is not an index
   std::vector<std::unique_ptr<ReusableIndex>> donors;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/counted.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/url.h"
@@ -72,19 +73,18 @@ using Probe = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
 std::optional<std::string> difference_from(const ReusableIndex& donor, const Index::Shard& row,
                                            const Rescan& now, bool accept_times) {
   if (now.size_bytes != row.size_bytes) {
-    return std::to_string(now.size_bytes) + " bytes now, " + std::to_string(row.size_bytes) +
-           " then";
+    return counted(now.size_bytes, "byte") + " now, " + human_count(row.size_bytes) +
+           " when indexed";
   }
   const RemoteShards::State& state = now.place.state;
   if (same_state(row, now)) return difference_at_start(row, reader_of(now));
   if (!accept_times) {
     return now.place.remote != nullptr || !row.validator.empty()
-               ? "its source reports another version"
-               : "its time differs";
+               ? "the source sends another version"
+               : "the time differs";
   }
   if (now.place.remote != nullptr && state.validator.empty() && !row.content_hash) {
-    return "its server reports no version of it (no ETag, no Last-Modified), and the index has no "
-           "hash";
+    return "the server sends no version (no ETag, no Last-Modified), and the index has no hash";
   }
   const bool is_readable_anywhere = now.place.remote == nullptr || state.has_ranges;
   const ReadShard read = reader_of(now);

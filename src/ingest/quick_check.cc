@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "shardwise/base/hash.h"
@@ -67,7 +68,7 @@ class QuickCheck {
       if (is_named) break;
     }
     if (!entry || entry->size != member.size_bytes) {
-      return "no header of a member of " + std::to_string(member.size_bytes) + " bytes" + at;
+      return "no header of a member of " + counted(member.size_bytes, "byte") + at;
     }
     if (!is_named) {
       return "the header" + at + " is of " + in_quotes(entry->name) + ", not of " + in_quotes(name);
@@ -132,7 +133,7 @@ ReadShard reader_of(const File& file) {
 
 std::optional<std::string> difference_at_start(const Index::Shard& row, const ReadShard& read) {
   if (hash64(read(0, tar::kBlockBytes)) == row.first_header_hash) return std::nullopt;
-  return "its first 512 bytes differ";
+  return "the first 512 bytes differ";
 }
 
 std::optional<std::string> quick_check(const Index::Shard& row, const SegmentView& segment,

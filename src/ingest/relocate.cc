@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
@@ -97,7 +98,7 @@ class Move {
  private:
   [[noreturn]] static void refuse(const std::string& place) {
     throw InvalidArgument("the URL has no path below a folder", in_quotes(without_secrets(place)),
-                          "index the files again");
+                          "index the shards again");
   }
 
   std::string from_, to_;
@@ -195,7 +196,7 @@ BuildReport relocate_index(const std::string& index_path,
     throw InvalidArgument(
         "no shard of the index lies below " + in_quotes(without_secrets(move.from())),
         in_quotes(path),
-        "give the folder in which the index looks for them; the first shard is " +
+        "give the old folder as the index stores it; the first shard is " +
             (places.empty() ? "none" : in_quotes(without_secrets(places.front()))));
   }
   std::vector<std::string> moved;
@@ -210,7 +211,7 @@ BuildReport relocate_index(const std::string& index_path,
     }
   }
   const std::vector<Rescan> shards = look_at_each(path, moved, options, named, inputs.missing);
-  require_none_missing(inputs.missing, moved.size(), "check the new place of the shards");
+  require_none_missing(inputs.missing, moved.size(), "check the new folder of the shards");
   std::uint64_t num_different = 0;
   std::string first_different;
   auto now = shards.begin();
@@ -232,13 +233,13 @@ BuildReport relocate_index(const std::string& index_path,
   }
   if (num_different > 0) {
     throw StaleIndex(
-        std::to_string(num_different) + " of " + std::to_string(shards.size()) +
-            (shards.size() == 1 ? " shard is" : " shards are") + " not as indexed; the first",
+        human_count(num_different) + " of " + counted(shards.size(), "shard", "is", "are") +
+            " not as indexed; the first",
         first_different,
         (options.accept_times ? ""
-                              : "if they were copied, accept their new times: " +
+                              : "if the shards were copied, accept their new times: " +
                                     spelled("BuildOptions::accept_times") + "; otherwise ") +
-            "name them as SOURCE to index the changed ones again");
+            "give the shards as SOURCE, to index the changed shards again");
   }
   const std::vector<std::string> words_now = moves.apply_to_words(words);
   if (!descriptors_name_others(words_now, inputs.sources, options.remote)) {

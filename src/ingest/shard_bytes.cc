@@ -152,7 +152,7 @@ Hash128 ShardBytes::stored_hash() const {
 
 void ShardBytes::done() const {
   if (stopped_) {
-    throw CorruptShard("an unreadable header ended the expansion before the scan",
+    throw CorruptShard("the compressed shard has an unreadable header",
                        in_quotes(without_secrets(place_.path)), "repack the shard");
   }
   if (!copy_ || compression_ == Compression::kNone) return;

@@ -87,7 +87,7 @@ class SampleGrouper {
           Index::SkippedMember::Kind::kDuplicateField, options_.policies.duplicate_field,
           member.header_offset, member.name,
           "the field '" + escaped(name->field) + "' occurs twice in sample " + in_quotes(name->key),
-          "a sample has each field once; repack the shard");
+          "repack the shard with each field once per sample");
       return;
     }
     if (columns_) set_columns(member, name->field, data);
@@ -103,19 +103,19 @@ class SampleGrouper {
     const DefectPolicies::OnLink policy = options_.policies.link;
     if (policy != DefectPolicies::OnLink::kSkip && names_a_field(other.name)) {
       const bool hard = other.type == TarOther::Type::kHardLink;
-      std::string what = "the entry is " + link_text(other) + ", with the name of a member";
+      std::string what = "the entry is " + link_text(other) + ", but is named like a member";
       if (policy == DefectPolicies::OnLink::kResolve) {
-        what += hard ? "; no earlier member of the shard has that name"
+        what += hard ? "; no earlier member of the shard has the target's name"
                      : "; symbolic links are never followed";
       }
       throw Unsupported(what, where(other.header_offset, other.name),
                         policy == DefectPolicies::OnLink::kError && hard
                             ? "use " + spelled("`shardwise index --on-link resolve`") +
-                                  ", which gives it the bytes of that member, or " +
+                                  ", which reads the target's bytes, or " +
                                   spelled("`shardwise index --on-link skip`") +
-                                  ", which leaves it out"
+                                  ", which leaves out the link"
                             : "repack the shard with `tar --dereference --hard-dereference`, or "
-                              "leave such links out with " +
+                              "leave out the links with " +
                                   spelled("`shardwise index --on-link skip`"));
     }
     leave_out(Index::SkippedMember::Kind::kLink, other.header_offset, other.name, link_text(other));
@@ -179,7 +179,8 @@ class SampleGrouper {
         refuse_value(member, "a field of more than 1 MiB cannot be a metadata column",
                      "ask for another column");
       } else if (const auto why = columns_->too_large(i, data)) {
-        refuse_value(member, *why, "choose another field, or a part of one (FIELD:JSONPATH)");
+        refuse_value(member, *why,
+                     "choose another field, or a part of this field (FIELD:JSONPATH)");
       } else {
         set_column(i, member, data);
       }
@@ -227,7 +228,7 @@ class SampleGrouper {
           what, where(offset, name),
           std::string(remedy) +
               (kind == Index::SkippedMember::Kind::kNoValue ? ", or take NULL for the value with "
-                                                            : ", or leave it out with ") +
+                                                            : ", or leave out the member with ") +
               command_that_skips(kind));
     }
     leave_out(kind, offset, name, what);

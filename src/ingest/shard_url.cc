@@ -31,8 +31,9 @@ std::string path_in_file_url(std::string_view url, std::string_view where) {
     const std::size_t slash = rest.find('/');
     const std::string_view host = rest.substr(0, slash);
     if (!host.empty() && host != "localhost") {
-      throw Unsupported("the file: URL names another machine", named(url, where),
-                        "name it by http, https or s3, or copy it and give its path");
+      throw Unsupported(
+          "the file: URL names another machine", named(url, where),
+          "give an http, https or s3 URL, or copy the file and give the path of the copy");
     }
     rest.remove_prefix(std::min(slash, rest.size()));
   }
@@ -70,7 +71,7 @@ std::string resolve_reference(std::string_view url, const std::string& base,
     const std::string from = scheme_of(base), to = scheme_of(url);
     if (from != to && !(from == "http" && to == "https")) {
       throw Unsupported("a remote list or descriptor names a URL of another scheme",
-                        named(url, where), "it may name " + from + ": URLs only");
+                        named(url, where), "use relative paths, or " + from + ": URLs");
     }
   }
   if (remote) {
@@ -81,12 +82,12 @@ std::string resolve_reference(std::string_view url, const std::string& base,
   if (remote_base) {
     if (scheme_of(url) == "file" || url.starts_with('/')) {
       throw Unsupported("a remote list or descriptor names a path on this machine",
-                        named(url, where), "it may name relative paths, or absolute URLs");
+                        named(url, where), "use relative paths, or URLs with a scheme");
     }
     return base + "/" + std::string(url);
   }
   if (url.starts_with("//")) {
-    throw InvalidArgument("the URL has no scheme", named(url, where), "begin it with https:");
+    throw InvalidArgument("the URL has no scheme", named(url, where), "begin the URL with https:");
   }
   const std::string path =
       scheme_of(url) == "file" ? path_in_file_url(url, where) : std::string(url);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/counted.h"
 #include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/expanding_reader.h"
@@ -146,7 +147,7 @@ void require_not_joined(const std::string& source) {
                          first.ends_with('}') || fs::exists(first, failed);
   if (!is_source || fs::exists(source, failed)) return;
   throw InvalidArgument("sources are joined by ::, as webdataset joins them",
-                        in_quotes(without_urls(source)), "give each SOURCE by itself");
+                        in_quotes(without_urls(source)), "give each SOURCE separately");
 }
 
 class Expander {
@@ -186,7 +187,7 @@ class Expander {
     const std::string name = name_of_text(path);
     if (depth >= kMaxListDepth) {
       throw InvalidArgument("lists of shards are nested too deep", name,
-                            "a list may include others, but not itself");
+                            "check that no list includes itself");
     }
     constexpr std::string_view kWhat = "the list of shards";
     const std::string text = read_text(path, kMaxListBytes, kWhat);
@@ -226,7 +227,8 @@ class Expander {
       throw NotFound("no file matches", in_quotes(pattern), "check the pattern, and the folder");
     }
     if (status != 0)
-      throw Error(ErrorCode::kIo, "cannot read a directory of the pattern", in_quotes(pattern), "");
+      throw Error(ErrorCode::kIo, "cannot read a directory of the pattern", in_quotes(pattern),
+                  "check the permissions of the directories");
     std::sort(matches.begin(), matches.end());
     may_name_others_ = true;
     for (const std::string& match : matches) add_path(match);
@@ -266,13 +268,13 @@ class Expander {
     }
     if (num_shards == 0 && glob != std::string::npos) {
       throw NotFound("no file matches", in_quotes(redacted_url(url)),
-                     "check the pattern: none of the " + std::to_string(files.size()) +
-                         " files below its first part matches; * does not match /");
+                     "check the pattern: none of the " + human_count(files.size()) +
+                         " listed files matches; * does not match /");
     }
     if (num_shards == 0) {
       throw NotFound("the remote folder holds no shard", in_quotes(redacted_url(url)),
-                     "shards are named *.tar, *.tgz or *.tar.<codec>; there are " +
-                         std::to_string(others.size()) + " other files");
+                     "name shards *.tar, *.tgz or *.tar.<codec>; the folder has " +
+                         counted(others.size(), "other file"));
     }
     list_.left_out.insert(list_.left_out.end(), others.begin(), others.end());
   }
@@ -306,9 +308,9 @@ class Expander {
     if (folders.shards.empty()) {
       throw NotFound(
           "the directory holds no shard", in_quotes(directory),
-          "shards are named *.tar, *.tgz or *.tar.<codec>; " +
+          "name shards *.tar, *.tgz or *.tar.<codec>; " +
               (folders.others.empty()
-                   ? "it is empty, or all names begin with a dot"
+                   ? "the directory is empty, or all names begin with a dot"
                    : "other files, e.g. " + in_quotes(folders.others.front()) + ", are ignored"));
     }
     for (const std::string& path : folders.shards) add_shard(path);
@@ -334,7 +336,7 @@ class Expander {
   void add_shard(const std::string& path) {
     if (list_.shards.size() >= kMaxShards) {
       throw InvalidArgument("there are more than 10 million shards",
-                            in_quotes(without_secrets(path)), "check the pattern");
+                            in_quotes(without_secrets(path)), "narrow the pattern");
     }
     list_.shards.push_back(path);
   }
@@ -364,7 +366,7 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
             expand_braces(pattern.substr(0, inner_open) + choice + pattern.substr(close + 1));
         if (all.size() + rest.size() > kMaxShards) {
           throw InvalidArgument("there are more than 10 million shards",
-                                in_quotes(without_urls(pattern)), "check the range");
+                                in_quotes(without_urls(pattern)), "choose a smaller range");
         }
         all.insert(all.end(), rest.begin(), rest.end());
       }

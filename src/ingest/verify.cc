@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/cores.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/fork.h"
@@ -50,11 +51,10 @@ class MemberComparison {
       }
     } else if (!other_ && member.data_offset >= record.data_offset()) {
       // The index's member may still follow. This member may belong to no sample, or was skipped.
-      other_ = in_quotes(member.name) + place + " with " + std::to_string(member.size_bytes) +
-               " bytes, where the index has " + in_quotes(field) + " of sample " +
+      other_ = in_quotes(member.name) + place + " with " + counted(member.size_bytes, "byte") +
+               ", where the index has " + in_quotes(field) + " of sample " +
                in_quotes(segment_.key(sample_)) + " at offset " +
-               std::to_string(record.data_offset()) + " with " + std::to_string(record.size_bytes) +
-               " bytes";
+               std::to_string(record.data_offset()) + " with " + counted(record.size_bytes, "byte");
     }
   }
 
@@ -63,7 +63,7 @@ class MemberComparison {
     if (changed_ || next_ == segment_.num_members()) return changed_;
     if (other_) return other_;
     return "no member at offset " + std::to_string(segment_.members()[next_].data_offset()) +
-           ", where the index has one";
+           ", where the index has a member";
   }
 
  private:
@@ -105,12 +105,12 @@ Inspection original(const Index& index, const Index::Shard& info, const VerifyOp
   if ((state.size_bytes && *state.size_bytes != info.size_bytes) ||
       state.validator != info.validator) {
     const auto version = [](std::optional<std::uint64_t> size_bytes, const std::string& validator) {
-      return (size_bytes ? std::to_string(*size_bytes) + " bytes" : "a size that is not known") +
-             ", " + (validator.empty() ? "no version" : "version " + in_quotes(validator));
+      return (size_bytes ? counted(*size_bytes, "byte") : "unknown size") + ", " +
+             (validator.empty() ? "no version" : "version " + in_quotes(validator));
     };
     throw StaleIndex("the shard changed at its source since it was indexed",
                      in_quotes(redacted_url(info.path)) + " (" +
-                         version(info.size_bytes, info.validator) + " then; " +
+                         version(info.size_bytes, info.validator) + " when indexed; " +
                          version(state.size_bytes, state.validator) + " now)",
                      "run " + spelled("`shardwise index` again"));
   }
@@ -140,8 +140,8 @@ std::optional<std::string> difference(const Index& index, const Index::Shard& in
     require_unchanged(info, shard.size_bytes(), shard.mtime_ns());
   }
   if (bytes.size() != info.expanded_bytes) {
-    return std::to_string(bytes.size()) + " bytes, where the index has " +
-           std::to_string(info.expanded_bytes);
+    return counted(bytes.size(), "byte") + ", where the index has " +
+           human_count(info.expanded_bytes);
   }
   MemberComparison members(segment_of(index, info.number), options.full);
   const bool expanded = info.compression != Compression::kNone;
@@ -194,9 +194,9 @@ std::optional<std::string> difference(const Index& index, const Index::Shard& in
 void require_hashes(const Index& index, const VerifyOptions& options) {
   IndexAccess::require_records(index);
   if (!options.full || index.content().hashes) return;
-  throw InvalidArgument(
-      "the index holds no hashes to verify content with", in_quotes(index.path()),
-      "build it with " + spelled("`shardwise index --hash`") + ", or verify the headers only");
+  throw InvalidArgument("the index holds no hashes to verify content with", in_quotes(index.path()),
+                        "build the index with " + spelled("`shardwise index --hash`") +
+                            ", or verify the headers only");
 }
 
 /// Calls `compare`. Returns its result, or the text of an error that concerns the shard.

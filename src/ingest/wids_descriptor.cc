@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
@@ -40,7 +41,8 @@ class Resolver {
   void spend(std::uint64_t num_bytes, const std::string& path) {
     if (num_bytes > bytes_left_) {
       throw InvalidArgument("the descriptor and the files that it refers to exceed 256 MiB",
-                            in_quotes(without_secrets(path)), "check that it is a wids descriptor");
+                            in_quotes(without_secrets(path)),
+                            "check that the path names a wids descriptor");
     }
     bytes_left_ -= num_bytes;
   }
@@ -88,7 +90,7 @@ class Resolver {
     }
     if (num_shards_ == 0) {
       throw InvalidArgument("the descriptor names no shards", in_quotes(without_secrets(path)),
-                            "check that it is complete");
+                            "check that the descriptor is complete");
     }
     return descriptor;
   }
@@ -131,7 +133,7 @@ class Resolver {
       };
       if (shard.num_samples > kMaxClaimedSamples - num_samples_) {
         throw InvalidArgument("the counts of samples add up to more than 2^63", entry("nsamples"),
-                              "correct them");
+                              "correct the counts in nsamples");
       }
       num_samples_ += shard.num_samples;
       std::string path = resolve_reference(shard.url, base, entry("url"));
@@ -170,29 +172,26 @@ std::string absolute_path(const std::string& path) {
 /// Describes how the claimed size differs; empty if it does not, or if no size is claimed.
 std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_bytes) {
   if (!claimed.size_bytes || *claimed.size_bytes == size_bytes) return {};
-  return "is " + std::to_string(size_bytes) + " bytes long, not " +
-         std::to_string(*claimed.size_bytes);
+  return "is " + counted(size_bytes, "byte") + " long, not " + human_count(*claimed.size_bytes);
 }
 
 /// Describes how the claimed size and number of samples differ; empty if they do not.
 std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_bytes,
                        std::uint64_t num_samples) {
   if (claimed.num_samples != num_samples) {
-    return "has " + std::to_string(num_samples) + " samples, not " +
-           std::to_string(claimed.num_samples);
+    return "has " + counted(num_samples, "sample") + ", not " + human_count(claimed.num_samples);
   }
   return difference(claimed, size_bytes);
 }
 
 [[noreturn]] void refuse(const std::string& descriptor, const std::string& shard,
                          const std::string& difference, std::uint64_t num_others) {
-  throw Mismatch(
-      "a shard differs from its descriptor",
-      in_quotes(without_secrets(shard)) + " " + difference + " as in " +
-          in_quotes(without_secrets(descriptor)) +
-          (num_others == 0 ? "" : " (and " + std::to_string(num_others) + " more shards)"),
-      "restore the original shard, or make a new descriptor with " +
-          spelled("`shardwise export --format wids`"));
+  throw Mismatch("a shard differs from its descriptor",
+                 in_quotes(without_secrets(shard)) + " " + difference + " as in " +
+                     in_quotes(without_secrets(descriptor)) +
+                     (num_others == 0 ? "" : " (and " + counted(num_others, "more shard") + ")"),
+                 "restore the original shard, or make a new descriptor with " +
+                     spelled("`shardwise export --format wids`"));
 }
 
 using BytesDone = std::function<void(std::uint64_t)>;

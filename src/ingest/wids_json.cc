@@ -129,7 +129,7 @@ class Reader {
     throw InvalidArgument("the descriptor is not valid: " + std::string(what), where(), remedy);
   }
   [[noreturn]] void wrong_type(std::string_view is, std::string_view wanted) {
-    wrong(std::string(is) + " where " + std::string(wanted) + " is expected", "correct it");
+    wrong(std::string(is) + " where " + std::string(wanted) + " is expected", "correct the value");
   }
 
   static Scalar scalar_of(Token token, JsonReader& json) {
@@ -152,14 +152,14 @@ class Reader {
     place.key = static_cast<Key>(std::ranges::find(kKeyNames, name) - kKeyNames.begin());
     if (!means_something(place)) place.key = Key::kOther;
     if (place.key == Key::kOther) return;
-    if (has(place, place.key)) wrong("a key is repeated", "remove one of the two");
+    if (has(place, place.key)) wrong("a key is repeated", "remove one of the two keys");
     place.seen |= 1U << static_cast<unsigned>(place.key);
   }
 
   void open(bool object) {
     if (places_.size() + unread_depth_ >= kMaxDepth) {
       throw InvalidArgument("the descriptor is nested too deep", where(),
-                            "a wids descriptor has five levels");
+                            "use at most five levels, as wids does");
     }
     if (unread_depth_ > 0) {
       ++unread_depth_;
@@ -181,7 +181,8 @@ class Reader {
       places_.push_back({.kind = Kind::kShardlist});
     } else if (place.key == Key::kDatasets) {
       if (object) wrong_type(is, "a list of data sets");
-      if (place.kind == Kind::kDataset) wrong("data sets in a data set", "list them side by side");
+      if (place.kind == Kind::kDataset)
+        wrong("data sets in a data set", "list the data sets side by side");
       descriptor_.datasets.emplace();
       places_.push_back({.kind = Kind::kDatasets});
     } else if (place.key != Key::kOther) {
@@ -211,7 +212,7 @@ class Reader {
 
   void begin_dataset() {
     if (descriptor_.datasets->size() >= kMaxDatasets) {
-      wrong("more than 65,536 data sets", "join some of them");
+      wrong("more than 65,536 data sets", "join some data sets");
     }
     descriptor_.datasets->emplace_back();
     places_.push_back({.kind = Kind::kDataset});
@@ -222,27 +223,31 @@ class Reader {
     Place& place = places_.back();
     place.key = Key::kOther;  // the error concerns the object, not a key
     if (place.kind == Kind::kShard) {
-      if (!has(place, Key::kUrl)) wrong("a shard without a url", "name the shard's file");
+      if (!has(place, Key::kUrl))
+        wrong("a shard without a url", "add url, the path or URL of the shard");
       if (!has(place, Key::kSamples))
-        wrong("a shard without nsamples", "add the number of its samples");
+        wrong("a shard without nsamples", "add nsamples, the shard's number of samples");
       return;
     }
     const Dataset& set = dataset();
     if (place.kind == Kind::kFile) {
       if (!has(place, Key::kVersion)) {
-        wrong("it has no wids_version", "check that it is a wids descriptor");
+        wrong("the file has no wids_version", "check that the path names a wids descriptor");
       }
       if (set.source_url) {
         place.key = Key::kSourceUrl;
-        wrong("a reference outside of datasets", "refer to a file that holds a shardlist itself");
+        wrong("a source_url outside of datasets", "move the source_url into an entry of datasets");
       }
       if (!set.shards && !descriptor_.datasets) {
-        wrong("it has neither shardlist nor datasets", "check that it is a wids descriptor");
+        wrong("the file has neither shardlist nor datasets",
+              "check that the path names a wids descriptor");
       }
     } else if (set.source_url && set.shards) {
-      wrong("a data set with both a shardlist and a source_url", "leave one of them out");
+      wrong("a data set with both a shardlist and a source_url",
+            "leave out the shardlist or the source_url");
     } else if (!set.source_url && !set.shards) {
-      wrong("a data set with neither a shardlist nor a source_url", "add one of them");
+      wrong("a data set with neither a shardlist nor a source_url",
+            "add a shardlist or a source_url");
     }
   }
 
@@ -294,8 +299,9 @@ class Reader {
     if (value.type == Scalar::Type::kWhole && value.whole == 1) return;
     const std::string version = value.type == Scalar::Type::kWhole ? std::to_string(value.whole)
                                                                    : std::string(value.type_name());
-    throw VersionMismatch("the descriptor's wids_version is " + version, where(),
-                          "this library reads version 1, the only one that Python wids wrote");
+    throw VersionMismatch(
+        "the descriptor's wids_version is " + version, where(),
+        "use a descriptor of version 1, the only version that Python wids writes");
   }
 
   void take_text(Scalar value, std::optional<std::string>& into) {
@@ -328,7 +334,8 @@ class Reader {
     if (value.type != Scalar::Type::kString) wrong_type(value.type_name(), "a string");
     value.text = to_lower(value.text);
     if (value.text.size() != kMd5Digits || !is_hex(value.text)) {
-      wrong("an md5sum that is not of 32 hexadecimal digits", "correct it, or leave it out");
+      wrong("an md5sum that is not of 32 hexadecimal digits",
+            "correct the md5sum, or leave out md5sum");
     }
     shard().md5 = std::move(value.text);
   }
@@ -352,7 +359,7 @@ Descriptor parse(std::string_view json, const std::string& file) {
   } catch (const JsonFault& fault) {
     throw InvalidArgument("the descriptor is not JSON: " + escaped(fault.what),
                           in_quotes(file) + ", offset " + std::to_string(fault.offset),
-                          "check that it is a wids descriptor, and complete");
+                          "check that the file is a complete wids descriptor");
   }
   return reader.take_result();
 }

@@ -49,8 +49,8 @@ ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> owner, StopGuard*
 namespace {
 
 [[noreturn]] void throw_no_c10d() {
-  throw Error(ErrorCode::kDistributed, "this build does not support groups of c10d",
-              "adopt_process_group()", "build it with a LibTorch that comes with c10d's headers");
+  throw Error(ErrorCode::kDistributed, "this build does not support c10d process groups",
+              "adopt_process_group()", "build Shardwise with a LibTorch that has c10d's headers");
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ void AgreedCalls::require_same_call(const char* action, const Headers& headers) 
   for (const CallHeader& each : headers) records.push_back({{"call", describe(each)}});
   throw Error(ErrorCode::kDistributed, std::string(action) + " (the ranks are out of step)",
               describe(environment()) + ": " + find_disagreement(records).value_or(""),
-              "every rank must make the same calls in the same order: look for one that only "
+              "every rank must make the same calls in the same order: look for a call that only "
               "some ranks make, then start all ranks again from the last checkpoint");
 }
 

@@ -134,7 +134,7 @@ std::map<std::string, torch::Tensor> tensors_of(const torch::nn::Module& module)
   }
   throw Mismatch("the checkpoint is of another model",
                  (path.empty() ? "" : in_quotes(path) + ": ") + text,
-                 "load it into a model with the structure of the saved one");
+                 "load the checkpoint into a model with the structure of the saved model");
 }
 
 /// The parameters of all groups of an optimizer, by name.
@@ -150,8 +150,8 @@ class OptimizerParameters {
         const auto at = names.find(parameter.unsafeGetTensorImpl());
         if (at == names.end()) {
           throw InvalidArgument("the module lacks a parameter of the optimizer",
-                                "one of shape " + shape_text(parameter.sizes()),
-                                "give the module whose parameters() it was made with");
+                                "a parameter of shape " + shape_text(parameter.sizes()),
+                                "give the module whose parameters() the optimizer was made with");
         }
         all_.emplace_back(at->second, parameter);
       }
@@ -212,7 +212,7 @@ void require_no_folder(const std::string& path) {
   if (!fs::is_directory(path, unknown)) return;
   throw InvalidArgument(
       "the path of the checkpoint is a folder", in_quotes(path),
-      "name a file in it, such as " + in_quotes((fs::path(path) / "run.pt").string()));
+      "name a file in this folder, such as " + in_quotes((fs::path(path) / "run.pt").string()));
 }
 
 /// Reads a checkpoint, and checks all its bytes against its hashes.
@@ -334,9 +334,9 @@ void Checkpoint::put(const std::string& prefix, const torch::optim::Optimizer& o
 const Checkpoint::Value& Checkpoint::value(const std::string& name) const {
   const auto at = values_.find(name);
   if (at != values_.end()) return at->second;
-  throw NotFound("the checkpoint has no such value",
+  throw NotFound("the checkpoint has no value of this name",
                  in_quotes(name) + (path_.empty() ? "" : " in " + in_quotes(path_)),
-                 "names() lists what it has");
+                 "list the names of the values with names()");
 }
 
 torch::Tensor Checkpoint::view(const std::string& name) const {
@@ -344,7 +344,7 @@ torch::Tensor Checkpoint::view(const std::string& name) const {
   const auto type = type_of(found.type);
   if (!type) {
     throw Mismatch("the value is not a tensor", in_quotes(name) + ", " + escaped(found.type),
-                   "text() gives texts");
+                   "read texts with text()");
   }
   return tensor_over(found.bytes, *type, found.shape);
 }
@@ -354,20 +354,20 @@ torch::Tensor Checkpoint::tensor(const std::string& name) const { return view(na
 std::int64_t Checkpoint::integer(const std::string& name) const {
   const torch::Tensor found = view(name);
   if (found.dim() == 0 && found.scalar_type() == torch::kInt64) return found.item<std::int64_t>();
-  throw Mismatch("the value is not an integer", in_quotes(name), "tensor() gives tensors");
+  throw Mismatch("the value is not an integer", in_quotes(name), "read tensors with tensor()");
 }
 
 double Checkpoint::number(const std::string& name) const {
   const torch::Tensor found = view(name);
   if (found.dim() == 0 && found.scalar_type() == torch::kFloat64) return found.item<double>();
-  throw Mismatch("the value is not a 64-bit number", in_quotes(name), "tensor() gives tensors");
+  throw Mismatch("the value is not a 64-bit number", in_quotes(name), "read tensors with tensor()");
 }
 
 std::string Checkpoint::text(const std::string& name) const {
   const Value& found = value(name);
   if (found.type == kText) return std::string(view_of(found.bytes));
   throw Mismatch("the value is not a text", in_quotes(name) + ", " + escaped(found.type),
-                 "tensor() gives tensors");
+                 "read tensors with tensor()");
 }
 
 void Checkpoint::load(const std::string& prefix, torch::nn::Module& module) const {
@@ -481,7 +481,7 @@ CheckpointFile::CheckpointFile(std::string path, ProcessGroup group, Options opt
   if (path_.empty() || options_.keep < 1) {
     throw InvalidArgument("the options of the checkpoint are not valid",
                           in_quotes(path_) + ", keep " + std::to_string(options_.keep),
-                          "give it a path, and keep one checkpoint or more");
+                          "give a path, and set keep to 1 or more");
   }
   on_first_rank(group_, [&] {
     require_no_folder(path_);

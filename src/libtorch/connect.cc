@@ -198,18 +198,17 @@ namespace {
 
 [[noreturn]] void throw_no_gloo(const std::string& where) {
 #ifdef SHARDWISE_HAVE_C10D
-  constexpr const char* kLack = "it was built without Gloo's headers";
-  constexpr const char* kOr = ", or give adopt_process_group() a group of c10d";
+  constexpr const char* kLack = "Shardwise was built without Gloo's headers";
+  constexpr const char* kOr = ", or give a c10d process group to adopt_process_group()";
 #else
-  constexpr const char* kLack = "it was built without c10d";
+  constexpr const char* kLack = "Shardwise was built without c10d";
   constexpr const char* kOr = "";
 #endif
-  throw Error(
-      ErrorCode::kDistributed, std::string("this build can run one rank only (") + kLack + ")",
-      where,
-      std::string("build it with a LibTorch that comes with c10d and Gloo's headers, as the "
-                  "distribution's does (libtorch-dev and libgloo-dev)") +
-          kOr);
+  throw Error(ErrorCode::kDistributed,
+              std::string("this build can run one rank only (") + kLack + ")", where,
+              std::string("build Shardwise with a LibTorch that has c10d and with Gloo's headers, "
+                          "e.g. of the packages libtorch-dev and libgloo-dev") +
+                  kOr);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ void rethrow_for(const Sample& sample) {
   SHARDWISE_ASSERT(std::current_exception() != nullptr);
   const auto wrapped = [&](const std::string& reason) {
     return BadField("cannot decode a sample (" + reason + ")", sample.describe(),
-                    "mend it, or leave the sample out");
+                    "mend the sample, or leave the sample out");
   };
   try {
     throw;
@@ -41,8 +41,8 @@ torch::Tensor token_to_tensor(const ResumeToken& token) {
 
 ResumeToken token_from_tensor(const torch::Tensor& tensor) {
   if (tensor.dim() != 1 || tensor.dtype() != torch::kUInt8) {
-    throw InvalidArgument("the tensor is not a resume token", "it is not one row of bytes",
-                          "read what TorchSampler::save or the trainer wrote");
+    throw InvalidArgument("the tensor is not a resume token", "the tensor is not one row of bytes",
+                          "give the tensor that TorchSampler::save or the trainer wrote");
   }
   const auto plain = tensor.cpu().contiguous();
   return ResumeToken::from_text({reinterpret_cast<const char*>(plain.data_ptr<std::uint8_t>()),

@@ -62,7 +62,7 @@ Record hashes_of(const torch::nn::Module& module) {
 void require_real(const torch::Tensor& tensor, const std::string& name) {
   if (!tensor.is_complex()) return;
   throw Unsupported("complex numbers are not averaged over the ranks", name,
-                    "keep it as two tensors of real numbers");
+                    "use two tensors of real numbers instead");
 }
 
 std::int64_t num_elements(const std::vector<torch::Tensor>& tensors) {
@@ -121,11 +121,11 @@ void require_same_replicas(const torch::nn::Module& module, const ProcessGroup& 
   if (extremes[0].item<std::int64_t>() == ~extremes[1].item<std::int64_t>()) return;
 
   group.require_same(shapes_of(module));
-  throw Mismatch("the ranks' models are not the same",
-                 GroupAccess::calls(group).find_difference(hashes).value_or(""),
-                 "look for a step or a change of the model that only some ranks make (for buffers: "
-                 "call average_buffers() before), then start all ranks again from a checkpoint "
-                 "before it");
+  throw Mismatch(
+      "the ranks' models are not the same",
+      GroupAccess::calls(group).find_difference(hashes).value_or(""),
+      "look for a step or a change of the model that only some ranks make (for buffers: call "
+      "average_buffers() first), then start all ranks again from an earlier checkpoint");
 }
 
 void average_buffers(const torch::nn::Module& module, const ProcessGroup& group) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "libtorch/decode_internal.h"
@@ -110,9 +111,8 @@ torch::Tensor npy_of(std::string_view bytes) {
 
 nlohmann::json json_of(std::string_view bytes, const DecodeOptions& options) {
   if (bytes.size() > options.max_json_bytes) {
-    throw DecodeFailure("JSON: " + std::to_string(bytes.size()) +
-                        " bytes are more than the limit of " +
-                        std::to_string(options.max_json_bytes));
+    throw DecodeFailure("JSON: " + counted(bytes.size(), "byte") + " exceed the limit of " +
+                        human_count(options.max_json_bytes) + " (max_json_bytes)");
   }
   if (const auto fault = json_fault(bytes, options.max_json_depth)) {
     throw DecodeFailure("JSON: " + escaped(fault->text()));  // because what() ends at a NUL
@@ -171,7 +171,8 @@ nlohmann::json decode_json(std::string_view bytes, const DecodeOptions& options,
 std::string decode_text(const Sample& sample, std::string_view field) {
   const std::string_view bytes = sample[field];
   if (!is_utf8(bytes)) {
-    detail::throw_bad_field(decode_action(field, "text"), "it is not UTF-8", sample.describe());
+    detail::throw_bad_field(decode_action(field, "text"), "the text is not UTF-8",
+                            sample.describe());
   }
   return std::string(bytes);
 }

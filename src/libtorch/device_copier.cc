@@ -50,12 +50,13 @@ class PinnedMemory final : public std::pmr::memory_resource {
 torch::Device usable(torch::Device device) {
   const auto refuse = [&](const std::string& why) {
     throw Unsupported("batches cannot be copied to this device", device.str() + ": " + why,
-                      "use a LibTorch that is built for it, or torch::kCPU");
+                      "use a LibTorch that is built for this device, or torch::kCPU");
   };
   if (device.is_cpu()) return device;
-  if (!c10::impl::hasDeviceGuardImpl(device.type())) refuse("this LibTorch does not know it");
+  if (!c10::impl::hasDeviceGuardImpl(device.type()))
+    refuse("this LibTorch does not support the device");
   const c10::impl::VirtualGuardImpl guard(device.type());
-  if (guard.deviceCount() == 0) refuse("no such device was found");
+  if (guard.deviceCount() == 0) refuse("found no device of this type");
   return device.has_index() ? device : guard.getDevice();
 }
 

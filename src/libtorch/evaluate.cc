@@ -91,9 +91,9 @@ torch::Tensor scores_of(const ImageLoader::Batch& batch, const Predict& predict,
                         const EvaluateOptions& options) {
   const torch::Tensor scores = predict(filled_up(batch.images, options.batch_size));
   if (scores.dim() != 2 || scores.size(0) != options.batch_size || scores.size(1) == 0) {
-    throw InvalidArgument("the model does not give one row of scores per image",
-                          std::to_string(options.batch_size) + " images",
-                          "return a tensor of [images, classes]");
+    throw InvalidArgument("the model does not return one row of scores per image",
+                          "a batch of " + std::to_string(options.batch_size) + " images",
+                          "return a tensor of shape [images, classes]");
   }
   return scores.detach().cpu().narrow(0, 0, batch.size());
 }
@@ -105,8 +105,8 @@ void require_classes(const ImageLoader::Batch& batch, std::int64_t num_classes) 
     throw InvalidArgument("a label is not a class of the model",
                           "sample " + std::to_string(batch.samples[i].item<std::int64_t>()) +
                               ", label " + std::to_string(label),
-                          "the model gives scores of " + std::to_string(num_classes) +
-                              " classes; labels are numbers from 0");
+                          "give labels in [0, " + std::to_string(num_classes) +
+                              "), the classes of the model's scores");
   }
 }
 
@@ -179,7 +179,7 @@ Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group) {
 Mean Evaluation::of_class(std::int64_t label) const {
   if (label < 0 || label >= confusion.size(0)) {
     throw OutOfRange("no such class", std::to_string(label),
-                     "classes are 0 to " + std::to_string(confusion.size(0) - 1));
+                     "choose a class from 0 to " + std::to_string(confusion.size(0) - 1));
   }
   return {static_cast<double>(confusion[label][label].item<std::int64_t>()),
           (confusion[label].sum() + undecided[label]).item<std::int64_t>()};
@@ -247,17 +247,18 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
     const torch::Tensor values = measure(filled_up(batch.images, options.batch_size),
                                          filled_up(batch.labels, options.batch_size));
     if (values.dim() < 1 || values.dim() > 2 || values.size(0) != options.batch_size) {
-      throw InvalidArgument("the measure does not give one row of numbers per image",
-                            std::to_string(options.batch_size) + " images",
-                            "return a tensor of [images] or [images, figures]");
+      throw InvalidArgument("the measure does not return one row of values per image",
+                            "a batch of " + std::to_string(options.batch_size) + " images",
+                            "return a tensor of shape [images] or [images, values]");
     }
     const torch::Tensor rows =
         as_doubles(values).view({options.batch_size, -1}).narrow(0, 0, batch.size());
     const auto num_figures = static_cast<std::size_t>(rows.size(1));
     if (!sums.empty() && sums.size() != num_figures) {
-      throw InvalidArgument("the measure gives rows of different lengths",
-                            std::to_string(sums.size()) + " and " + std::to_string(num_figures),
-                            "return the same number of figures for each batch");
+      throw InvalidArgument(
+          "the measure gives rows of different lengths",
+          std::to_string(sums.size()) + " values, then " + std::to_string(num_figures),
+          "return the same number of values for each batch");
     }
     sums.resize(num_figures);
     for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -269,10 +270,10 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
       group.all_reduce(static_cast<std::int64_t>(sums.size()), ProcessGroup::ReduceOp::kMax));
   const bool is_same = sums.empty() || sums.size() == num_figures;  // no samples, no sums
   if (group.any(!is_same)) {
-    throw InvalidArgument(
-        "the measure gives rows of different lengths on the ranks",
-        std::to_string(sums.size()) + " here, up to " + std::to_string(num_figures) + " elsewhere",
-        "return the same number of figures on each rank");
+    throw InvalidArgument("the measure gives rows of different lengths on the ranks",
+                          std::to_string(sums.size()) + " values on this rank, up to " +
+                              std::to_string(num_figures) + " on other ranks",
+                          "return the same number of values on each rank");
   }
   sums.resize(num_figures);
   Tally tally;

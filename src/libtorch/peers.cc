@@ -42,7 +42,7 @@ void Peers::throw_lost(const std::string& action, const std::string& reason,
   const std::string own = describe(environment);
   if (!probe) {
     throw Error(ErrorCode::kDistributed, action + " (" + reason + ")", own,
-                "read the last messages of the other ranks (one ended or hangs), then start all "
+                "read the last messages of the other ranks (a rank ended or hangs), then start all "
                 "ranks again from the last checkpoint");
   }
   const PeerProbe::Lost lost = probe->ask(letters);
@@ -62,7 +62,7 @@ void Peers::throw_lost(const std::string& action, const std::string& reason,
   }
   throw Error(ErrorCode::kDistributed, action + " (" + what + ")", where + "; " + history,
               std::string("read the last messages ") +
-                  (gone.empty() ? "of the other ranks" : "there") +
+                  (gone.empty() ? "of the other ranks" : "of these ranks") +
                   ", then start all ranks again from the last checkpoint");
 }
 

@@ -41,7 +41,7 @@ double ProcessGroup::all_reduce(double value, ReduceOp op) const {
 void ProcessGroup::broadcast(const torch::Tensor& tensor, int root) const {
   if (root < 0 || root >= world_size()) {
     throw OutOfRange("no such rank", std::to_string(root),
-                     "ranks are 0 to " + std::to_string(world_size() - 1));
+                     "choose a rank from 0 to " + std::to_string(world_size() - 1));
   }
   calls_->broadcast(tensor, root);
 }

@@ -76,7 +76,7 @@ std::unique_ptr<c10d::CommHookInterface> reducer_hook(const ProcessGroup& group,
 std::unique_ptr<c10d::CommHookInterface> reducer_hook(const ProcessGroup&,
                                                       std::function<std::int64_t()>) {
   throw Error(ErrorCode::kDistributed, "this build does not support c10d's Reducer",
-              "reducer_hook()", "build it with a LibTorch that comes with c10d's headers");
+              "reducer_hook()", "build Shardwise with a LibTorch that has c10d's headers");
 }
 
 #endif

@@ -9,7 +9,7 @@ namespace {
 
 [[noreturn]] void throw_not_here(const std::string& what) {
   throw Error(ErrorCode::kDistributed, "the store for connecting the ranks cannot " + what, "",
-              "use a store of your own");
+              "create another c10d store");
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ class RendezvousStore::Use {
  public:
   explicit Use(RendezvousStore& store) : store_(store) {
     const Lock lock(store_.mutex_);
-    if (store_.meeting_ == nullptr) throw_not_here("be used once they are connected");
+    if (store_.meeting_ == nullptr) throw_not_here("be used after the ranks are connected");
     meeting_ = store_.meeting_;
     store_.in_use_ = true;
   }

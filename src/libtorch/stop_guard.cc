@@ -144,7 +144,7 @@ ProcessGroup GroupAccess::join(
     throw InvalidArgument("the StopGuard already has a group",
                           "rank " + std::to_string(impl.group.rank()) + " of " +
                               std::to_string(impl.group.world_size()),
-                          "give it only to the group of all ranks");
+                          "give the StopGuard only to the group of all ranks");
   }
   impl.group = ProcessGroup(make(impl.state));
   impl.has_group = true;

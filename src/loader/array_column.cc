@@ -80,12 +80,12 @@ class ArrayColumn final : public ColumnMaker {
       }
       const detail::NpyHeader header = detail::parse_npy_header(bytes);
       if (dtype_of(header) != dtype()) {
-        throw detail::DecodeFailure("npy: its values are " +
-                                    std::string(to_string(dtype_of(header))) +
-                                    ", but the column's are " + std::string(to_string(dtype())));
+        throw detail::DecodeFailure(
+            "npy: the values are " + std::string(to_string(dtype_of(header))) +
+            ", but the column's values are " + std::string(to_string(dtype())));
       }
       if (layout() == Layout::kFixed && !std::ranges::equal(header.shape, output.shape)) {
-        throw detail::DecodeFailure("npy: its shape is " + text_of(header.shape) +
+        throw detail::DecodeFailure("npy: the shape is " + text_of(header.shape) +
                                     ", but the column's rows have shape " + text_of(output.shape));
       }
       std::span<std::byte> to = output.slot;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/counted.h"
 #include "base/spelling.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
@@ -17,7 +18,7 @@ void throw_bad_field(const Sample& sample, std::size_t place, std::string_view t
 }
 
 void throw_too_many_bad(std::size_t found, std::uint64_t max_bad, const std::string& which) {
-  throw BadField(std::to_string(found) + " bad samples, more than the " + std::to_string(max_bad) +
+  throw BadField(counted(found, "bad sample") + ", more than the " + human_count(max_bad) +
                      " that " + spelled("max_bad") + " allows",
                  which, "or raise " + spelled("max_bad"));
 }

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/text.h"
 
@@ -87,10 +88,10 @@ void detail::require_type(DType dtype, std::string_view column, std::size_t size
   const TypeRow& type = row_of(dtype);
   const bool fits = alignment == type.alignment && (size == type.bytes || size == type.alignment);
   if (fits && (kind == type.kind || kind == '?')) return;
-  throw InvalidArgument(
-      "the values of " + (column.empty() ? "the row" : "column " + in_quotes(column)) + " are " +
-          std::string(type.name) + ", " + std::to_string(type.bytes) + " bytes each",
-      {}, "request values of that type");
+  throw InvalidArgument("the values of " +
+                            (column.empty() ? "the row" : "column " + in_quotes(column)) + " are " +
+                            std::string(type.name) + ", " + counted(type.bytes, "byte") + " each",
+                        {}, "request values of type " + std::string(type.name));
 }
 
 }  // namespace shardwise

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/text.h"
 
@@ -65,7 +66,7 @@ std::shared_ptr<std::byte> BatchBuilder::take(const std::string& column,
   } catch (const std::bad_alloc&) {
     throw InvalidArgument(
         "a batch does not fit into memory",
-        column + ", " + human_bytes(num_bytes) + " for " + std::to_string(num_rows_) + " rows",
+        column + ", " + human_bytes(num_bytes) + " for " + counted(num_rows_, "row"),
         "choose a smaller batch size or smaller rows");
   }
 }

@@ -26,7 +26,7 @@ BatchMixer::BatchMixer(const Loader::Mix& mix, std::span<const Column> columns, 
   require_alpha("mix.cutmix_alpha", mix.cutmix_alpha);
   if (mix.mixup_alpha == 0 && mix.cutmix_alpha == 0) {
     throw InvalidArgument("mix does nothing", "mixup_alpha and cutmix_alpha are 0",
-                          "set one of them, or leave mix out");
+                          "set mixup_alpha or cutmix_alpha, or leave out mix");
   }
   if (!(mix.probability >= 0 && mix.probability <= 1)) {
     throw InvalidArgument("mix.probability is out of range", std::to_string(mix.probability),

@@ -1,5 +1,6 @@
 #include "loader/column_maker.h"
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/text.h"
 
@@ -23,7 +24,8 @@ std::span<std::byte> RowBuffer::resize(std::span<const std::int64_t> shape,
   try {
     bytes_ = std::make_unique_for_overwrite<std::byte[]>(size);
   } catch (const std::bad_alloc&) {
-    throw InvalidArgument("cannot allocate a row", std::to_string(size) + " bytes",
+    throw InvalidArgument("cannot allocate a row",
+                          counted(static_cast<std::uint64_t>(size), "byte"),
                           "choose smaller rows, smaller batches, or a smaller prefetch");
   }
   size_ = size;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/json.h"
 #include "base/mapped_read.h"
@@ -92,7 +93,7 @@ class BytesColumn final : public ColumnMaker {
     const std::string_view text(reinterpret_cast<const char*>(to.data()), to.size());
     if (is_good(text)) return;
     if (content_ == Content::kText) {
-      detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
+      detail::throw_bad_field(input.sample, place, "text", "the text is not UTF-8");
     }
     detail::throw_bad_field(input.sample, place, "JSON", json_fault(text)->text());
   }
@@ -142,8 +143,8 @@ class TokensColumn final : public ColumnMaker {
     const std::size_t value_bytes = size_of(dtype());
     if (size_bytes % value_bytes != 0) {
       detail::throw_bad_field(input.sample, place, "tokens",
-                              "its " + std::to_string(size_bytes) +
-                                  " bytes are not a multiple of " + std::to_string(value_bytes) +
+                              "the field has " + counted(size_bytes, "byte") +
+                                  ", which is not a multiple of " + std::to_string(value_bytes) +
                                   ", the size of " + std::string(to_string(dtype())));
     }
     const auto count = static_cast<std::int64_t>(size_bytes / value_bytes);

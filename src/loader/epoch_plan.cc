@@ -26,16 +26,16 @@ void require_by_length(const Loader::Options& options) {
     if (is_wrong) throw InvalidArgument("batches by length cannot be made", what, advice);
   };
   const Loader::ByLength& rule = *options.by_length;
-  refuse_if(rule.window == 0, "the window is 0", "give it 1 or more positions");
+  refuse_if(rule.window == 0, "the window is 0", "set window to 1 or more positions");
   refuse_if(rule.window > std::uint64_t{1} << 32, "the window is larger than 2^32",
-            "choose a smaller one");
+            "choose a smaller window");
   refuse_if(options.global_batch_size != 0, "global_batch_size is set", "set batch_size instead");
   refuse_if(options.order.balance_bytes, "balance_bytes is set",
-            "choose balance_bytes or by_length");
+            "leave out balance_bytes or by_length");
   refuse_if(options.order.tail != Order::Tail::kExact,
             "the order's tail is " + std::string(tail_name(options.order.tail)),
             "choose tail exact; ranks have equal numbers of batches in any case");
-  refuse_if(std::holds_alternative<Wids>(options.order.kind), "the order is that of wids",
+  refuse_if(std::holds_alternative<Wids>(options.order.kind), "the order is wids",
             "choose another order");
   refuse_if(rule.pack.empty() != (rule.pack_to == 0), "only one of pack and pack_to is set",
             "set both: the column to pack, and the length of rows");
@@ -46,7 +46,7 @@ void require_by_length(const Loader::Options& options) {
   if (rule.pack_to == 0) return;
   const auto packed = std::ranges::find(options.columns, rule.pack, &Column::name);
   refuse_if(packed == options.columns.end(), "there is no column " + in_quotes(rule.pack),
-            "pack one of the loader's columns");
+            "set pack to one of the loader's columns");
   Packer::require(*packed, rule.padding);
 }
 
@@ -60,7 +60,7 @@ void require_names(const Loader::Options& options) {
   for (const Column& column : options.columns) {
     if (names.insert(column.name()).second) continue;
     throw InvalidArgument("two columns have the same name", in_quotes(column.name()),
-                          "give one another name with named()");
+                          "rename one of the two columns with named()");
   }
 }
 
@@ -74,9 +74,9 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
                         "choose 1 to 16,777,216");
   }
   if (options.max_bad > 0 && std::holds_alternative<Wids>(options.order.kind)) {
-    throw InvalidArgument(spelled("max_bad") + " cannot be used with the order of wids", {},
-                          "that order cannot leave samples out; choose another order, or " +
-                              spelled("max_bad") + " 0");
+    throw InvalidArgument(
+        spelled("max_bad") + " cannot be used with the order wids, which cannot leave out samples",
+        {}, "choose another order, or " + spelled("max_bad") + " 0");
   }
   if (options.by_length) require_by_length(options);
   if (options.mix) BatchMixer(*options.mix, options.columns, options.order.seed);
@@ -298,12 +298,13 @@ std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
       return text.empty() ? std::string("none") : in_quotes(text);
     };
     throw Mismatch(
-        "within an epoch, the rule of batches by length cannot change",
-        where + ": " + shown(there) + " in the token, " + shown(rule()) + " here",
-        "resume with the same by_length and batch_size, or change them at the end of the epoch");
+        "the rule of batches by length cannot change within an epoch",
+        where + ": " + shown(there) + " in the token, " + shown(rule()) + " in this loader",
+        "resume with the same by_length and batch_size, or change by_length and batch_size at the "
+        "end of the epoch");
   }
   if (token.batches && (window() == 0 || token.position % window() != 0)) {
-    throw Mismatch("the resume token names a position where no window begins", where,
+    throw Mismatch("the resume token names a position at which no window begins", where,
                    "take tokens from the loader's state()");
   }
   Order order = options_.order;

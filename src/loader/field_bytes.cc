@@ -69,7 +69,7 @@ std::int64_t integer_of(const RowInput& input, std::size_t place) {
   const FieldBytes bytes(input, place);
   if (const auto value = parse_int64(trimmed(bytes.view()))) return *value;
   throw_bad_field(input.sample, place, "an integer",
-                  "it is not an integer: \"" + std::string(bytes.view().substr(0, 40)) + "\"");
+                  "not an integer: \"" + std::string(bytes.view().substr(0, 40)) + "\"");
 }
 
 }  // namespace shardwise::detail

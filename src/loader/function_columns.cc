@@ -100,7 +100,7 @@ class DecodedColumn final : public ColumnMaker {
 template <class Function>
 Function required(Function make, const std::string& name) {
   if (make) return make;
-  throw InvalidArgument("a column has no function", in_quotes(name), "give one");
+  throw InvalidArgument("a column has no function", in_quotes(name), "give a function");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/spelling.h"
+#include "base/text.h"
 #include "decode/decode_failure.h"
 #include "shardwise/base/error.h"
 
@@ -38,7 +39,7 @@ ImagePlan plan_within(const ImageTransformer& transformer, const ImageTransform:
   if (!transformer.fixed_size() && plan.height > 0 && plan.width > max_pixels / plan.height) {
     throw DecodeFailure("the transform enlarges " + size_text(stored.height, stored.width) +
                         " to " + size_text(plan.height, plan.width) + ", more than the limit of " +
-                        std::to_string(max_pixels) + " pixels");
+                        human_count(max_pixels) + " pixels (max_pixels)");
   }
   require_resizable(plan.source.height, plan.part.window, max_pixels);
   return plan;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/spelling.h"
@@ -27,7 +28,7 @@ std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
       throw InvalidArgument("a value is not a length",
                             "sample " + std::to_string(i) + ", column " + in_quotes(column) + ": " +
                                 std::to_string(numbers[i]),
-                            "lengths are numbers from 0 to 2^52");
+                            "give lengths from 0 to 2^52");
     }
     lengths[i] = static_cast<std::uint64_t>(std::ceil(numbers[i]));
   }
@@ -38,8 +39,8 @@ std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
 void require_memory_for(std::uint64_t num_windows, std::uint64_t num_positions) {
   if (num_windows <= std::uint64_t{1} << 27) return;
   throw InvalidArgument("batches by length cannot be made",
-                        "an epoch of " + std::to_string(num_positions) + " positions has " +
-                            std::to_string(num_windows) + " windows, more than 2^27",
+                        "an epoch of " + counted(num_positions, "position") + " has " +
+                            counted(num_windows, "window") + ", more than 2^27",
                         "choose a larger window, or a smaller epoch_size");
 }
 
@@ -82,9 +83,10 @@ std::vector<std::vector<std::uint32_t>> length_batches(std::span<const std::uint
 
 SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& rule) {
   if (rule.field.empty() == rule.column.empty()) {
-    throw InvalidArgument("by_length needs a field or a column",
-                          rule.field.empty() ? "neither is set" : "both are set",
-                          "name the field whose bytes count, or the column with the lengths");
+    throw InvalidArgument(
+        "by_length needs a field or a column",
+        rule.field.empty() ? "neither is set" : "both are set",
+        "set field (its bytes are the length), or column (its values are the lengths)");
   }
   if (!rule.column.empty()) {
     const std::vector<double> numbers = data.numbers(rule.column);
@@ -97,7 +99,7 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
   }
   if (rule.unit == 0) {
     throw InvalidArgument("the unit of by_length is 0", {},
-                          "set it to the bytes of a token, 1 or more");
+                          "set unit to the bytes per token, 1 or more");
   }
   unit_ = rule.unit;
   fields_ = FieldChoice(rule.field).names();
@@ -111,7 +113,7 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
   if (std::ranges::any_of(sizes_, has_one)) return;
   throw NotFound("no shard has the field of by_length",
                  in_quotes(rule.field) + " in " + in_quotes(data.part(0).index().path()) +
-                     (data.num_parts() > 1 ? " and the others" : ""),
+                     (data.num_parts() > 1 ? " and the other indexes" : ""),
                  spelled("`shardwise info`") + " lists the fields");
 }
 
@@ -208,9 +210,9 @@ void LengthBatches::pack(std::uint64_t window) {
     if (window_.lengths[i] <= most) continue;
     throw InvalidArgument("a sequence does not fit into a batch",
                           "sample " + std::to_string(window_.samples[i]) + " has " +
-                              std::to_string(window_.lengths[i]) + " tokens, but a batch has " +
-                              std::to_string(max_rows_) + " rows of " + std::to_string(pack_to_),
-                          "raise batch_size or pack_to, or make a view without the sample");
+                              counted(window_.lengths[i], "token") + ", but a batch has " +
+                              counted(max_rows_, "row") + " of " + std::to_string(pack_to_),
+                          "raise batch_size or pack_to, or leave out the sample with a view");
   }
   window_.batches.clear();
   window_.starts.clear();

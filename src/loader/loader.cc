@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/cores.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/fork.h"
 #include "base/rank_environment.h"
@@ -68,8 +69,9 @@ constexpr std::size_t kMaxBadFirst = 100;
 std::shared_ptr<Reducer> only_rank() {
   const RankEnvironment found = rank_environment();
   if (found.world_size == 1) return single_process();
-  throw InvalidArgument("the loader was given no ranks", describe(found) + ", by " + found.launcher,
-                        "give it the run's Reducer, or single_process() to deliver every sample");
+  throw InvalidArgument(
+      "the loader was given no ranks", describe(found) + ", by " + found.launcher,
+      "give the loader the run's Reducer, or single_process() to deliver every sample");
 }
 
 [[noreturn]] void throw_stopped() { throw Cancelled("the loader was stopped"); }
@@ -252,9 +254,8 @@ struct Loader::Impl {
     const std::size_t found = bad.samples().size();
     if (found <= options.max_bad) return;
     const auto& [sample, entry] = *bad.samples().begin();
-    throw_too_many_bad(
-        found, options.max_bad,
-        "the first of them is sample " + std::to_string(sample) + ": " + entry.reason);
+    throw_too_many_bad(found, options.max_bad,
+                       "the first is sample " + std::to_string(sample) + ": " + entry.reason);
   }
 
   /// Returns the proof of the epoch. Collective. Errors: NotExact; those of agree().
@@ -268,7 +269,7 @@ struct Loader::Impl {
         sampler().expectation(expected_all.value_or(EpochAudit::Sum{}));
     expectation.leave_out(bad_everywhere);
     if (!bad_everywhere.empty() && sums.front().count == 0 && !may_all_be_bad) {
-      throw_all_bad("all " + std::to_string(bad_everywhere.size()) + " samples of epoch " +
+      throw_all_bad("all " + counted(bad_everywhere.size(), "sample") + " of epoch " +
                         std::to_string(epoch()) + " are bad",
                     bad.samples().begin()->second.reason);
     }
@@ -307,7 +308,7 @@ struct Loader::Impl {
       for (const BadRow& found : bad_here) known.add_sample(found.sample);
       if (known.samples().size() > options.max_bad) {
         throw_too_many_bad(known.samples().size(), options.max_bad,
-                           "the last of them: " + bad_here.back().reason);
+                           "the last: " + bad_here.back().reason);
       }
     }
     if (!has_good_sample && bad_here.size() >= kMaxBadFirst && !may_all_be_bad) {
@@ -372,7 +373,7 @@ struct Loader::Impl {
                                   : has_ended_before || (is_last && at.steps_taken == agreed);
     if (watch->largest(has_way ? 0 : 1) != 0) {  // true on all ranks or on none
       throw Mismatch(
-          "the ranks gave up different steps",
+          "the ranks returned to different steps",
           "epoch " + std::to_string(epoch()) + ", step " + std::to_string(at.steps_taken),
           "take the same number of batches on each rank between two steps, then resume from the "
           "last checkpoint");
@@ -489,11 +490,11 @@ ResumeToken Loader::state() {
   }
   const std::vector<EpochAudit::Sum> sums = impl.agree(true);
   if (impl.at.steps_lost > 0) {
-    throw NotExact("batches are missing before later ones that were delivered",
+    throw NotExact("batches are missing before later batches that were delivered",
                    "epoch " + std::to_string(epoch_number()) + ": " +
-                       std::to_string(impl.at.steps_lost) + " of " + std::to_string(done) +
+                       human_count(impl.at.steps_lost) + " of " + human_count(done) +
                        " are missing",
-                   "resume from an earlier state");
+                   "resume from an earlier state of the loader");
   }
   ResumeToken token = impl.token_after(done);
   // Use the replica that delivered least: the proof needs all replicas to deliver each sample.

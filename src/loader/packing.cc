@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/text.h"
 #include "loader/batch_builder.h"
@@ -122,7 +123,7 @@ void Packer::require(const Column& column, std::int64_t padding) {
     throw InvalidArgument("the padding is out of range for the packed column",
                           std::to_string(padding) + ", column " + in_quotes(column.name()) + ": " +
                               std::string(to_string(maker.dtype())),
-                          "give by_length.padding a value of that type");
+                          "set by_length.padding to a value of this type");
   }
 }
 
@@ -131,8 +132,8 @@ std::shared_ptr<std::byte> Packer::take(std::size_t size, BufferPool& pool) cons
     return pool.take(size);
   } catch (const std::bad_alloc&) {
     throw InvalidArgument("a batch does not fit into memory",
-                          column_ + ", " + human_bytes(size) + " for " + std::to_string(num_rows_) +
-                              " rows of " + std::to_string(row_length_) + " tokens",
+                          column_ + ", " + human_bytes(size) + " for " + counted(num_rows_, "row") +
+                              " of " + std::to_string(row_length_) + " tokens",
                           "choose a smaller batch_size or pack_to");
   }
 }
@@ -158,12 +159,12 @@ void Packer::pack(Batch& batch, std::span<const std::uint64_t> positions,
     while (positions[planned] != static_cast<std::uint64_t>(batch.positions()[i])) ++planned;
     const std::size_t length = sequences.bytes(i).size() / value_bytes;
     if (length != lengths[planned]) {
-      throw InvalidArgument("a sequence has another length than it was packed with",
-                            "column " + in_quotes(column_) + ", sample " +
-                                std::to_string(batch.samples()[i]) + ": " + std::to_string(length) +
-                                " values, but " + std::to_string(lengths[planned]) +
-                                " by by_length",
-                            "set by_length to the number of values in that column");
+      throw InvalidArgument(
+          "a sequence has another length than it was packed with",
+          "column " + in_quotes(column_) + ", sample " + std::to_string(batch.samples()[i]) + ": " +
+              std::to_string(length) + " values, but " + std::to_string(lengths[planned]) +
+              " by by_length",
+          "set by_length to a field or column with the number of values in this column");
     }
     const std::size_t start = starts[planned];
     if (length > 0) {

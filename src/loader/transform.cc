@@ -61,12 +61,12 @@ void check_crops(const ImageTransform& transform) {
   check_size(transform.centre_crop, "centre_crop", true);
   check_size(transform.random_crop, "random_crop", true);
   require(transform.resize_shorter_side <= kMaxSide, "resize_shorter_side is too large",
-          "at most 2^24 are possible");
+          "choose at most 2^24");
   const ImageTransform::Padding& padding = transform.padding;
   require(std::max({padding.top, padding.left, padding.bottom, padding.right}) <= kMaxSide,
-          "padding is too large", "at most 2^24 are possible");
+          "padding is too large", "choose at most 2^24");
   require(transform.centre_crop.empty() || transform.random_crop.empty(),
-          "centre_crop and random_crop are both given", "leave one out");
+          "centre_crop and random_crop are both given", "leave out one of the two");
   const int num_resizes = (transform.random_resized_crop.has_value() ? 1 : 0) +
                           (transform.resize.empty() ? 0 : 1) +
                           (transform.resize_shorter_side > 0 ? 1 : 0);
@@ -101,7 +101,7 @@ void check_kept_values(const ImageTransform& transform) {
       {"grayscale", transform.grayscale != 0}};
   for (const auto& [name, is_given] : steps) {
     require(!is_given, std::string(name) + " is given, but type uint16 keeps the values",
-            "leave it out, or choose another type");
+            "leave out this step, or choose another type");
   }
 }
 

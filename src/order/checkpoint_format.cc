@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <set>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
@@ -37,7 +38,7 @@ std::string hash_text(std::string_view bytes) { return to_string(hash128(bytes))
 /// Removes the first line of `rest`, and returns it.
 std::string_view take_line(std::string_view& rest, const std::string& path) {
   const std::size_t end = rest.find('\n');
-  if (end == std::string_view::npos) throw_damaged("it is truncated", path);
+  if (end == std::string_view::npos) throw_damaged("the file is truncated", path);
   const std::string_view line = rest.substr(0, end);
   rest.remove_prefix(end + 1);
   return line;
@@ -55,7 +56,7 @@ Number number_of(std::string_view word, const std::string& path) {
   Number value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc() || end != word.data() + word.size() || value < 0) {
-    throw_damaged("one of its numbers is not valid", path);
+    throw_damaged("a number is not valid", path);
   }
   return value;
 }
@@ -84,7 +85,7 @@ void take_part(std::string_view line, Front& front, const std::string& path) {
   const auto size = number_of<std::uint64_t>(take_word(line), path);
   front.hashes.emplace_back(line);
   front.sizes.push_back(size);
-  if (front.file_bytes + size < size) throw_damaged("its parts are too large", path);
+  if (front.file_bytes + size < size) throw_damaged("the parts are too large", path);
   front.file_bytes += size;
   front.content.parts.push_back(std::move(part));
 }
@@ -92,11 +93,11 @@ void take_part(std::string_view line, Front& front, const std::string& path) {
 /// Parses the text before the values. `bytes` are the beginning of a file.
 Front parse_front(std::string_view bytes, const std::string& path) {
   std::string_view rest = bytes;
-  if (!bytes.starts_with(kCheckpointFirstWords)) throw_damaged("its first line is wrong", path);
+  if (!bytes.starts_with(kCheckpointFirstWords)) throw_damaged("the first line is wrong", path);
   const std::string_view version = take_line(rest, path).substr(kCheckpointFirstWords.size());
   if (version != std::to_string(kCheckpointVersion)) {
-    throw VersionMismatch("a checkpoint of version " + in_quotes(version), in_quotes(path),
-                          "use the program that wrote it");
+    throw VersionMismatch("cannot read a checkpoint of version " + in_quotes(version),
+                          in_quotes(path), "use the Shardwise version that wrote the file");
   }
   const std::string_view token = take_line(rest, path);
   const std::string_view writer = take_line(rest, path);
@@ -105,7 +106,7 @@ Front parse_front(std::string_view bytes, const std::string& path) {
   std::vector<std::string_view> lines;
   for (std::uint64_t i = 0; i < num_parts; ++i) lines.push_back(take_line(rest, path));
   const std::string_view before = bytes.substr(0, bytes.size() - rest.size());
-  if (take_line(rest, path) != hash_text(before)) throw_damaged("its beginning is damaged", path);
+  if (take_line(rest, path) != hash_text(before)) throw_damaged("the beginning is damaged", path);
 
   Front front;
   front.front_bytes = bytes.size() - rest.size();
@@ -118,9 +119,9 @@ Front parse_front(std::string_view bytes, const std::string& path) {
 
 void require_length(const Front& front, std::uint64_t size, const std::string& path) {
   if (size == front.file_bytes) return;
-  throw_damaged("it has " + std::to_string(size) + " bytes, but should have " +
-                    std::to_string(front.file_bytes),
-                path);
+  throw_damaged(
+      "the file has " + counted(size, "byte") + " instead of " + human_count(front.file_bytes),
+      path);
 }
 
 }  // namespace
@@ -131,7 +132,7 @@ void require_part_name(std::string_view name) {
   });
   if (is_plain && !name.empty() && name.size() <= kMaxNameBytes) return;
   throw InvalidArgument("the name of the value is not valid", in_quotes(name),
-                        "names have 1 to 1000 bytes, and no spaces or control characters");
+                        "give a name of 1 to 1,000 bytes without spaces or control characters");
 }
 
 std::string checkpoint_front(const CheckpointContent& content) {
@@ -159,7 +160,7 @@ CheckpointContent parse_checkpoint(std::string_view bytes, const std::string& pa
       throw_damaged("the value " + in_quotes(part.name) + " is damaged", path);
     }
     if (!names.insert(part.name).second) {
-      throw_damaged("it has " + in_quotes(part.name) + " twice", path);
+      throw_damaged("the value " + in_quotes(part.name) + " occurs twice", path);
     }
   }
   return std::move(front.content);

@@ -54,7 +54,7 @@ std::string listed(const std::vector<EpochAudit::Verdict::Count>& counts) {
 void check_sample(std::uint64_t sample, std::uint64_t num_samples) {
   if (sample < num_samples) return;
   throw OutOfRange("no sample " + number(sample), {},
-                   "sample numbers are in [0, " + number(num_samples) + ")");
+                   "choose a sample in [0, " + number(num_samples) + ")");
 }
 
 }  // namespace
@@ -224,7 +224,7 @@ void EpochAudit::Expectation::leave_out(std::span<const std::uint64_t> samples) 
     for (const Exception& exception : changed) {
       if (times(exception.sample) >= exception.times) continue;
       throw InvalidArgument("cannot leave out sample " + number(exception.sample), {},
-                            "the epoch does not expect it");
+                            "leave out only samples that the epoch expects");
     }
     for (Exception& exception : changed) {
       const std::uint64_t before = times(exception.sample);
@@ -251,7 +251,7 @@ std::string EpochAudit::Verdict::text(std::uint64_t epoch) const {
     return text + ": proven";
   }
   if (expected == 0 && delivered == 0) {
-    return text + "it has no samples, so it proves nothing";
+    return text + "no samples, so nothing is proven";
   }
   text += claim.empty() ? "not exact: " : "not as ordered: ";
   text += counted(delivered, "delivery") + ", " + human_count(expected) + " expected: ";
@@ -296,7 +296,7 @@ void EpochAudit::add(std::span<const std::uint64_t> samples) noexcept {
 void EpochAudit::merge(const EpochAudit& other) {
   if (other.fingerprint_ != fingerprint_ || other.counts_.size() != counts_.size()) {
     throw Mismatch("cannot merge two epoch audits", {},
-                   "both must be of one data set, and either both or neither in debug mode");
+                   "merge audits of one data set, all with or all without debug mode");
   }
   sum_ += other.sum_;
   counts_complete_ = counts_complete_ && other.counts_complete_;
@@ -402,7 +402,7 @@ EpochAudit::Verdict EpochAudit::verdict(const EpochAudit::Expectation& expectati
 void EpochAudit::prove(const EpochAudit::Expectation& expectation, std::uint64_t epoch) const {
   if (expectation.fingerprint() != fingerprint_) {
     throw Mismatch("cannot prove epoch " + number(epoch), {},
-                   "the expectation and the audit are of different data sets");
+                   "use an expectation and an audit of the same data set");
   }
   const EpochAudit::Verdict outcome = verdict(expectation);
   if (!outcome.proven) throw NotExact(outcome.text(epoch));

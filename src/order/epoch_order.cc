@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "order/arithmetic.h"
 #include "order/fields.h"
@@ -52,8 +53,7 @@ constexpr std::size_t kMapBlock = 512;
 
 void check_size(std::uint64_t n) {
   if (n <= kMaxSamples) return;
-  throw InvalidArgument("cannot order " + std::to_string(n) + " samples", {},
-                        "at most 2^62 are possible");
+  throw InvalidArgument("cannot order " + counted(n, "sample"), {}, "choose at most 2^62 samples");
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
   check_numbers(Sharded{.window = shuffle.window});
   if (shuffle.phase) {
     throw InvalidArgument("whole shards as chunks cannot have a phase", {},
-                          "use chunks of equal size, or no phase; the borders of shards are fixed");
+                          "use chunks of equal size, or leave out the phase");
   }
   const std::uint64_t num_shards = offsets->size() - 1;
   EpochOrder order(Kind::kSharded, offsets->back(), num_shards, shuffle, 1);
@@ -149,7 +149,7 @@ EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
 std::uint64_t EpochOrder::at(std::uint64_t position) const {
   if (position >= n_) {
     throw OutOfRange("no position " + std::to_string(position) + " in an epoch", {},
-                     "positions are in [0, " + std::to_string(n_) + ")");
+                     "choose a position in [0, " + std::to_string(n_) + ")");
   }
   std::uint64_t sample = 0;
   fill(position, 1, {&sample, 1});
@@ -356,7 +356,7 @@ void EpochOrder::list_group(std::uint64_t number, std::vector<SampleRange>& samp
 std::uint64_t EpochOrder::position_of(std::uint64_t sample) const {
   if (sample >= n_) {
     throw OutOfRange("no sample " + std::to_string(sample), {},
-                     "sample numbers are in [0, " + std::to_string(n_) + ")");
+                     "choose a sample in [0, " + std::to_string(n_) + ")");
   }
   if (kind_ == Kind::kSequential) return sample;
   std::uint64_t place = 0;

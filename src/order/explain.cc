@@ -13,7 +13,7 @@ std::vector<Sampler::RankStep> explain_step(const Sampler& sampler, std::uint64_
     throw OutOfRange("no step " + std::to_string(step),
                      "epoch " + std::to_string(sampler.epoch()) + " with batches of " +
                          std::to_string(sampler.batch_size()),
-                     "it has " + std::to_string(sampler.steps()) + " steps, numbered from 0");
+                     "choose a step in [0, " + std::to_string(sampler.steps()) + ")");
   }
   std::vector<Sampler::RankStep> ranks;
   for (std::uint64_t rank = 0; rank < sampler.world_size(); ++rank) {
@@ -32,7 +32,7 @@ std::vector<Sampler::RankStep> explain_step(const Sampler& sampler, std::uint64_
 std::vector<Sampler::SampleTime> when_sample(const Sampler& sampler, std::uint64_t sample) {
   if (sample >= sampler.num_samples()) {
     throw OutOfRange("no sample " + std::to_string(sample), {},
-                     "sample numbers are in [0, " + std::to_string(sampler.num_samples()) + ")");
+                     "choose a sample in [0, " + std::to_string(sampler.num_samples()) + ")");
   }
   std::vector<Sampler::SampleTime> times;
   for (const auto& [share, index] : detail::SamplerAccess::deliveries(sampler, sample)) {

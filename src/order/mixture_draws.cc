@@ -28,7 +28,7 @@ inline std::uint64_t MixtureDraws::Node::left(std::uint64_t x) const noexcept {
 
 MixtureDraws::MixtureDraws(std::span<const double> weights, std::uint64_t seed) {
   if (weights.size() > kMaxDatasets) {
-    throw InvalidArgument("the mixture has too many data sets", {}, "at most 2^20 are possible");
+    throw InvalidArgument("the mixture has too many data sets", {}, "give at most 2^20 data sets");
   }
   shares_ = weight_shares(weights, kMixtureShares, "data set");
 

@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "order/key.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
@@ -34,8 +35,9 @@ ShardOffsets part_starts(const ShardOffsets& all, std::uint64_t begin, std::uint
   const auto last = std::upper_bound(first, all->end(), end);
   auto starts = std::make_shared<std::vector<std::uint64_t>>(first, last);
   if (starts->empty() || starts->front() != begin || starts->back() != end) {
-    throw InvalidArgument("the shards do not hold as many samples as the data set",
-                          dataset_text(dataset), "give the shards of the data sets in their order");
+    throw InvalidArgument("the shards of the mixture do not match the samples of a data set",
+                          dataset_text(dataset),
+                          "give the shards of all data sets, in the order of the data sets");
   }
   for (std::uint64_t& start : *starts) start -= begin;
   return starts;
@@ -55,12 +57,14 @@ MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, con
     const Mixture::Part& part = mixture.parts[i];
     if (part.weight > 0 && part.num_samples == 0) {
       throw InvalidArgument("a data set of the mixture is empty", dataset_text(i),
-                            "leave it out, or give it weight 0");
+                            "leave out the data set, or set its weight to 0");
     }
     if (part.num_samples > samples.size() - first_.back()) {
-      throw InvalidArgument("the data sets of the mixture hold more than " +
-                                std::to_string(samples.size()) + " samples",
-                            dataset_text(i), "give the number of samples of each");
+      throw InvalidArgument(
+          "the mixture has more samples than the " + human_count(samples.size()) + " to be ordered",
+          dataset_text(i),
+          "correct num_samples of the data sets, which must add up to " +
+              human_count(samples.size()));
     }
     const std::uint64_t end = first_.back() + part.num_samples;
     ShardOffsets starts;
@@ -73,9 +77,11 @@ MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, con
     first_.push_back(end);
   }
   if (first_.back() != samples.size()) {
-    throw InvalidArgument("the data sets of the mixture hold " + std::to_string(first_.back()) +
-                              " samples, not " + std::to_string(samples.size()),
-                          {}, "give the number of samples of each");
+    throw InvalidArgument("the mixture has " + counted(first_.back(), "sample") + ", but " +
+                              human_count(samples.size()) + " are to be ordered",
+                          {},
+                          "correct num_samples of the data sets, which must add up to " +
+                              human_count(samples.size()));
   }
   if (!layouts.empty()) layout_ = layout_hash(layouts);
   passes_.resize(parts_.size());
@@ -90,9 +96,10 @@ std::unique_ptr<SlotOrder> MixtureSlots::clone() const {
 
 void MixtureSlots::set_epoch(std::uint64_t epoch) {
   if (epoch_size_ == 0 || epoch >= kMaxSamples / epoch_size_) {
-    throw InvalidArgument("no epoch " + std::to_string(epoch) + " of a mixture with " +
-                              std::to_string(epoch_size_) + " samples per epoch",
-                          {}, "a mixture has at most 2^62 samples in all its epochs");
+    throw InvalidArgument("epoch " + std::to_string(epoch) + " is too large for " +
+                              counted(epoch_size_, "sample") + " per epoch of the mixture",
+                          {},
+                          "choose a smaller epoch; all epochs together have at most 2^62 samples");
   }
   epoch_ = epoch;
 }

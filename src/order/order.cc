@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/counted.h"
 #include "base/spelling.h"
 #include "base/text.h"
 #include "order/epoch_order.h"
@@ -68,15 +69,14 @@ std::vector<detail::KindOption> detail::kind_options() {
 }
 
 void SampleSet::throw_negative(std::int64_t n) {
-  throw InvalidArgument("the number of samples is " + std::to_string(n), {},
-                        "it must be at least 0");
+  throw InvalidArgument("the number of samples is " + std::to_string(n), {}, "give 0 or more");
 }
 
 SampleSet SampleSet::with_shards(ShardOffsets starts) const {
   if (detail::checked(starts).back() != size_) {
-    throw InvalidArgument("the shards hold " + std::to_string(starts->back()) + " samples, not " +
-                              std::to_string(size_),
-                          {}, "give the offsets of the same data set");
+    throw InvalidArgument(
+        "the shards hold " + counted(starts->back(), "sample") + ", not " + human_count(size_), {},
+        "give the shard offsets of this data set");
   }
   SampleSet set = *this;
   set.make_starts_ = [starts = std::move(starts)] { return starts; };
@@ -132,9 +132,9 @@ std::vector<double> SampleSet::column(const std::string& name) const {
   }
   std::vector<double> numbers = make_column_(name);
   if (numbers.size() == size_) return numbers;
-  throw InvalidArgument("the column has " + std::to_string(numbers.size()) + " numbers for " +
-                            std::to_string(size_) + " samples",
-                        "column " + in_quotes(name), "give one number per sample");
+  throw InvalidArgument(
+      "the column has " + human_count(numbers.size()) + " numbers for " + counted(size_, "sample"),
+      "column " + in_quotes(name), "give one number per sample");
 }
 
 }  // namespace shardwise

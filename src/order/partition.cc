@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/spelling.h"
 #include "order/arithmetic.h"
 #include "order/fields.h"
@@ -60,7 +61,7 @@ std::string valid_world_sizes(std::uint64_t world_size, std::uint64_t streams) {
 
 std::uint64_t checked_streams(std::uint64_t streams) {
   if (streams > 0) return streams;
-  throw InvalidArgument(spelled(kStreams) + " is 0", {}, "it must be at least 1");
+  throw InvalidArgument(spelled(kStreams) + " is 0", {}, "choose at least 1");
 }
 
 }  // namespace
@@ -93,15 +94,15 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
       tail_(tail),
       delivered_slots_(num_slots) {
   if (num_slots > kMaxSamples) {
-    throw InvalidArgument("cannot partition " + std::to_string(num_slots) + " samples", {},
-                          "at most 2^62 are possible");
+    throw InvalidArgument("cannot partition " + counted(num_slots, "sample"), {},
+                          "choose at most 2^62 samples");
   }
   checked(RankOptions{.rank = rank, .world_size = world_size});
   checked_streams(streams);
   if (streams % world_size != 0 && world_size % streams != 0) {
     throw InvalidArgument(spelled(kStreams) + " " + std::to_string(streams) + " with " +
                               spelled("world_size") + " " + std::to_string(world_size),
-                          "one must divide the other",
+                          "one number must divide the other",
                           "choose " + spelled(kStreams) + " " + valid_streams(world_size, streams) +
                               ", or with " + spelled(kStreams) + " " + std::to_string(streams) +
                               " " + spelled("world_size") + " " +

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/spelling.h"
 #include "order/arithmetic.h"
 #include "order/fields.h"
@@ -49,9 +50,10 @@ const EpochOrder& PassSlots::pass(std::uint64_t number) const {
 
 void PassSlots::set_epoch(std::uint64_t epoch) {
   if (!is_exact() && epoch >= kMaxSamples / epoch_size_) {
-    throw InvalidArgument("no epoch " + std::to_string(epoch) + " with " +
-                              std::to_string(epoch_size_) + " samples per epoch",
-                          {}, "all epochs together have at most 2^62 samples");
+    throw InvalidArgument("epoch " + std::to_string(epoch) + " is too large for " +
+                              counted(epoch_size_, "sample") + " per epoch",
+                          {},
+                          "choose a smaller epoch; all epochs together have at most 2^62 samples");
   }
   // pass() may throw, so it is called before anything is changed.
   if (n_ > 0) pass(is_exact() ? epoch : epoch * epoch_size_ / n_);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "order/arithmetic.h"
 #include "order/permutation_grid.h"
@@ -47,15 +48,15 @@ Grid grid_of(const PermutationDomain& domain, std::uint64_t k0, std::uint64_t k1
 
 [[noreturn]] void throw_out_of_range(std::uint64_t value, std::uint64_t size) {
   throw OutOfRange("no number " + std::to_string(value) + " in a permutation", {},
-                   "numbers are in [0, " + std::to_string(size) + ")");
+                   "choose a number in [0, " + std::to_string(size) + ")");
 }
 
 }  // namespace
 
 PermutationDomain::PermutationDomain(std::uint64_t n) : size(n) {
   if (n > kMaxSamples) {
-    throw InvalidArgument("cannot permute " + std::to_string(n) + " numbers", {},
-                          "at most 2^62 are possible");
+    throw InvalidArgument("cannot permute " + counted(n, "number"), {},
+                          "choose at most 2^62 numbers");
   }
   if (n <= 64) return;
   rows = ceil_sqrt(n);

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/text.h"
 #include "order/arithmetic.h"
 #include "order/key.h"
@@ -20,8 +21,8 @@ ResampledSlots::ResampledSlots(const SampleSet& samples, const Resampled& kind, 
       streams_(epoch_size_, order.streams) {
   if (n_ == 0) throw InvalidArgument("cannot draw from 0 samples", {}, "give at least 1 sample");
   if (epoch_size_ > kMaxSamples) {
-    throw InvalidArgument("an epoch cannot have " + std::to_string(epoch_size_) + " draws", {},
-                          "an epoch has at least 1 and at most 2^62 draws");
+    throw InvalidArgument("an epoch cannot have " + counted(epoch_size_, "draw"), {},
+                          "choose 1 to 2^62 draws");
   }
   if (kind.unit == Resampled::Unit::kShard) {
     if (!kind.weights.empty()) {

@@ -63,7 +63,7 @@ std::string base64(std::string_view bytes) {
 
 [[noreturn]] void throw_damaged(std::string_view why) {
   throw InvalidArgument("the text is not a resume token", why,
-                        "copy all of it; tokens begin with \"sw2.\" or \"sw3.\"");
+                        "copy the whole token, which begins with \"sw2.\" or \"sw3.\"");
 }
 
 std::string from_base64(std::string_view text) {
@@ -72,7 +72,7 @@ std::string from_base64(std::string_view text) {
   unsigned num_bits = 0;
   for (const char c : text) {
     const std::size_t value = kAlphabet.find(c);
-    if (value == std::string_view::npos) throw_damaged("it has a character that tokens do not use");
+    if (value == std::string_view::npos) throw_damaged("a character that tokens do not use");
     bits = (bits << 6) | static_cast<std::uint32_t>(value);
     num_bits += 6;
     if (num_bits >= 8) {
@@ -82,7 +82,7 @@ std::string from_base64(std::string_view text) {
   }
   // Refuse unused bits that are not 0; otherwise several texts would be the same token.
   const std::uint32_t left = bits & ((1U << num_bits) - 1);
-  if (num_bits == 6 || left != 0) throw_damaged("its last character is wrong");
+  if (num_bits == 6 || left != 0) throw_damaged("the last character is wrong");
   return bytes;
 }
 
@@ -137,7 +137,7 @@ class Reader {
     std::uint64_t value = 0;
     for (unsigned shift = 0;; shift += 7) {
       const std::uint64_t part = byte();
-      if (shift == 63 && part > 1) throw_damaged("a number in it is too large");
+      if (shift == 63 && part > 1) throw_damaged("a number is too large");
       value |= (part & 0x7f) << shift;
       if (part < 0x80) return value;
     }
@@ -158,7 +158,7 @@ class Reader {
 
  private:
   void need(std::uint64_t size) const {
-    if (size > bytes_.size()) throw_damaged("it ends too early");
+    if (size > bytes_.size()) throw_damaged("the text ends too early");
   }
   std::string_view bytes_;
 };
@@ -194,7 +194,7 @@ void put(Writer& out, const Owner& owner) {
   visit_fields<Owner>([&](const auto& field) { put(out, owner.*field.member); });
 }
 
-[[noreturn]] void throw_no_order() { throw_damaged("it names an order that does not exist"); }
+[[noreturn]] void throw_no_order() { throw_damaged("the token names an unknown order"); }
 
 /// Reads a number, which must be below `end`.
 std::uint64_t take_below(Reader& in, std::uint64_t end) {
@@ -261,14 +261,14 @@ class Comparison {
   template <class Value>
   void compare_field(std::string_view name, const Value& there, const Value& here) {
     if (there == here) return;
-    say(std::string(name) + " " + shown(there) + " there, " + shown(here) + " here");
+    say(std::string(name) + " " + shown(there) + " in the token, " + shown(here) + " in this run");
   }
   void compare_field(std::string_view /*name*/, const SkipList& /*there*/,
                      const SkipList& /*here*/) {}  // the skip list of a spec is empty
   void compare_field(std::string_view name, const OrderKind& there, const OrderKind& here) {
     if (there.index() != here.index()) {
-      say(std::string(name) + " " + std::string(name_of(there)) + " there, " +
-          std::string(name_of(here)) + " here");
+      say(std::string(name) + " " + std::string(name_of(there)) + " in the token, " +
+          std::string(name_of(here)) + " in this run");
       return;
     }
     std::visit(
@@ -321,7 +321,7 @@ SkipList take_skip(Reader& in) {
     const std::uint64_t begin = in.varint();
     const std::uint64_t length = in.varint();
     if (length > std::numeric_limits<std::uint64_t>::max() - begin) {
-      throw_damaged("a number in it is too large");
+      throw_damaged("a number is too large");
     }
     skip.add_positions(epoch, begin, begin + length);
   }
@@ -381,13 +381,13 @@ std::string difference(const ResumeToken::OrderSpec& there, const ResumeToken::O
   Comparison comparison;
   comparison.compare(there.order, here.order);
   if (there.num_samples != here.num_samples) {
-    comparison.say("num_samples " + shown(there.num_samples) + " there, " +
-                   shown(here.num_samples) + " here");
+    comparison.say("num_samples " + shown(there.num_samples) + " in the token, " +
+                   shown(here.num_samples) + " in this run");
   }
   if (there.order.kind.index() != here.order.kind.index()) return comparison.text();
   if (there.world_size != here.world_size) {
-    comparison.say(spelled("world_size") + " " + shown(there.world_size) + " there, " +
-                   shown(here.world_size) + " here");
+    comparison.say(spelled("world_size") + " " + shown(there.world_size) + " in the token, " +
+                   shown(here.world_size) + " in this run");
   }
   if (there.layout != here.layout) {
     const bool is_weighted = std::holds_alternative<Resampled>(here.order.kind) &&
@@ -427,23 +427,26 @@ std::string ResumeToken::to_text() const {
 ResumeToken ResumeToken::from_text(std::string_view text) {
   text = without_space(text);
   const std::string_view version = version_of(text);
-  if (version.empty()) throw_damaged("its beginning is wrong");
+  if (version.empty()) throw_damaged("the beginning is wrong");
   if (version != kPrefix && version != kBatchesPrefix) {
-    throw VersionMismatch("cannot read this resume token", "it begins with " + in_quotes(version),
-                          "this library reads tokens that begin with \"sw2.\" or \"sw3.\"; resume "
-                          "with the library that wrote it, or start the epoch again");
+    throw VersionMismatch(
+        "cannot read this resume token", "the token begins with " + in_quotes(version),
+        "resume with the Shardwise version that wrote the token, or start the epoch again; this "
+        "version reads tokens that begin with \"sw2.\" or \"sw3.\"");
   }
   const unsigned expected = version == kPrefix ? kVersion : kBatchesVersion;
   const std::string bytes = from_base64(text.substr(kPrefix.size()));
-  if (bytes.size() < 8) throw_damaged("it ends too early");
+  if (bytes.size() < 8) throw_damaged("the text ends too early");
   const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - 8);
-  if (hash64(body) != load_le64(bytes.data() + body.size())) throw_damaged("its checksum is wrong");
+  if (hash64(body) != load_le64(bytes.data() + body.size())) throw_damaged("the checksum is wrong");
   Reader in(body);
   ResumeToken token;
   if (const unsigned format = in.byte(); format != expected) {
     throw VersionMismatch(
-        "cannot read this resume token", "its version is " + std::to_string(format),
-        "after " + in_quotes(version) + " it must be " + std::to_string(expected));
+        "cannot read this resume token",
+        "version " + std::to_string(format) + " after " + in_quotes(version) + " instead of " +
+            std::to_string(expected),
+        "resume with the Shardwise version that wrote the token, or start the epoch again");
   }
   token.fingerprint = in.hash();
   take(in, token.spec);
@@ -469,7 +472,7 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
     window.delivered = in.varint();
     token.batches = std::move(window);
   }
-  if (!in.at_end()) throw_damaged("bytes follow its end");
+  if (!in.at_end()) throw_damaged("bytes follow the end");
   return token;
 }
 
@@ -477,23 +480,24 @@ void ResumeToken::require(const ResumeToken::OrderSpec& here,
                           const Hash128& fingerprint_here) const {
   std::string text;
   if (fingerprint != fingerprint_here) {
-    text =
-        "data set " + to_string(fingerprint) + " there, " + to_string(fingerprint_here) + " here";
+    text = "data set " + to_string(fingerprint) + " in the token, " + to_string(fingerprint_here) +
+           " in this run";
   }
   const std::string order_text = difference(spec, here);
   if (!text.empty() && !order_text.empty()) text += ", ";
   text += order_text;
   if (!text.empty()) {
-    throw Mismatch("cannot resume from this token (there) in this run (here)", text,
+    throw Mismatch("cannot resume this run from the token", text,
                    "resume with the data set and the order of the token's run, or start a new run");
   }
   for (std::size_t i = 0; i < kNumAlgorithms; ++i) {
     if (spec.versions[i] == here.versions[i]) continue;
-    throw VersionMismatch("cannot resume from this token",
+    throw VersionMismatch("cannot resume this run from the token",
                           "version " + std::to_string(spec.versions[i]) + " of the " +
                               std::string(algorithm_name(static_cast<Algorithm>(i))) +
-                              " algorithm there, " + std::to_string(here.versions[i]) + " here",
-                          "finish the epoch with the library that wrote it");
+                              " algorithm in the token, " + std::to_string(here.versions[i]) +
+                              " in this run",
+                          "finish the epoch with the Shardwise version that wrote the token");
   }
 }
 

@@ -52,11 +52,11 @@ void Sampler::start(SkipList::Point point, const SkipList& skip) {
   if (!skip.samples().empty() && skip.samples().rbegin()->first >= num_samples()) {
     throw OutOfRange(
         "no sample " + std::to_string(skip.samples().rbegin()->first) + " to leave out", {},
-        "sample numbers are in [0, " + std::to_string(num_samples()) + ")");
+        "choose a sample in [0, " + std::to_string(num_samples()) + ")");
   }
   if (point.epoch == ~std::uint64_t{0}) {
     throw InvalidArgument("no epoch " + std::to_string(point.epoch), {},
-                          "epochs are numbered from 0 to 2^64 - 2");
+                          "choose an epoch from 0 to 2^64 - 2");
   }
   SkipList kept = skip;  // `skip` may refer to skip_; it is copied first, because this may throw
   prepare(point, skip);
@@ -91,8 +91,7 @@ void Sampler::seek(std::uint64_t index) {
   if (index > size_) {
     throw OutOfRange(
         "cannot move to sample " + std::to_string(index) + " of rank " + std::to_string(rank()),
-        "epoch " + std::to_string(epoch_),
-        "it delivers " + std::to_string(size_) + " samples in this epoch");
+        "epoch " + std::to_string(epoch_), "choose a number in [0, " + std::to_string(size_) + "]");
   }
   move_to(index);
 }
@@ -101,7 +100,7 @@ void Sampler::check_index(std::uint64_t index) const {
   if (index < size_) return;
   throw OutOfRange("no sample " + std::to_string(index) + " on rank " + std::to_string(rank()),
                    "epoch " + std::to_string(epoch_),
-                   "it delivers " + std::to_string(size_) + " samples in this epoch");
+                   "choose a number in [0, " + std::to_string(size_) + ")");
 }
 
 std::uint64_t Sampler::at(std::uint64_t index) const {
@@ -224,7 +223,8 @@ void require_no_loss(const ResumeToken& token, const ResumeToken::OrderSpec& her
   for (std::size_t i = 0; i < open.size() && i < kMaxShown; ++i) {
     text += (i == 0 ? "" : ", ") + open[i];
   }
-  text += open.size() > kMaxShown ? ", ... have been read: " : " have been read: ";
+  text += open.size() > kMaxShown ? ", ... have been read; the orders differ: "
+                                  : " have been read; the orders differ: ";
   throw Mismatch("the order cannot change in the middle of a pass over the data",
                  text + difference(token.spec, here),
                  "resume with the token's order, or start a new run without the token");
@@ -253,7 +253,7 @@ void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
   if (token.position > num_positions()) {
     throw OutOfRange("no position " + std::to_string(token.position),
                      "epoch " + std::to_string(token.epoch),
-                     "it has " + std::to_string(num_positions()) + " positions");
+                     "choose a position in [0, " + std::to_string(num_positions()) + "]");
   }
   // Entries of this order's own skip list apply from the token's point on; samples before it were
   // already delivered.

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "order/arithmetic.h"
 #include "order/epoch_order.h"
 #include "order/kept_slots.h"
@@ -28,10 +29,9 @@ void check_starts(std::span<const std::uint64_t> starts, std::uint64_t num_sampl
       starts.back() == num_samples) {
     return;
   }
-  throw InvalidArgument("these are not the shards of " + std::to_string(num_samples) + " samples",
-                        {},
-                        "give the first sample of each shard, then the number of samples: "
-                        "ascending, the first 0");
+  throw InvalidArgument(
+      "the list of shard offsets does not fit " + counted(num_samples, "sample"), {},
+      "give the first sample of each shard, in ascending order from 0, then the number of samples");
 }
 
 std::uint64_t shard_of(std::span<const std::uint64_t> starts, std::uint64_t sample) {
@@ -319,10 +319,9 @@ UseInterval ShardSchedule::in_windows(UseInterval use, std::uint64_t window) con
 std::optional<EpochSchedule> ShardSchedule::uses(const RankOptions::Range& ranks,
                                                  std::uint64_t window) const {
   if (ranks.count == 0 || ranks.count > world_size_ || ranks.first > world_size_ - ranks.count) {
-    throw InvalidArgument("no ranks " + std::to_string(ranks.first) +
-                              " up to, but not including, " +
-                              std::to_string(ranks.first + ranks.count),
-                          {}, "there are " + std::to_string(world_size_) + " ranks, from 0");
+    throw InvalidArgument("no ranks [" + std::to_string(ranks.first) + ", " +
+                              std::to_string(ranks.first + ranks.count) + ")",
+                          {}, "choose ranks in [0, " + std::to_string(world_size_) + ")");
   }
   const std::uint64_t first_share = ranks.first / replicas_;
   RankOptions::Range shares{first_share,

@@ -50,7 +50,7 @@ void SkipList::add_positions(std::uint64_t epoch, std::uint64_t begin, std::uint
   if (begin > end) {
     throw InvalidArgument(
         "positions [" + std::to_string(begin) + ", " + std::to_string(end) + ") cannot be left out",
-        {}, "the range ends before it begins");
+        {}, "give the first position, and the position after the last");
   }
   if (begin == end) return;
   // Merges ranges that overlap the new range or are adjacent to it.

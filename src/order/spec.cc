@@ -5,6 +5,7 @@
 #include <string_view>
 #include <variant>
 
+#include "base/counted.h"
 #include "base/hasher.h"
 #include "base/spelling.h"
 #include "order/algorithms.h"
@@ -27,7 +28,8 @@ void require(bool holds, const OrderKind& kind, const Spelling& option, std::str
   if (holds) return;
   throw InvalidArgument(
       spelled(option) + " does not apply to the " + std::string(name_of(kind)) + " sampler", {},
-      "it is for " + std::string(used_by) + "; leave it at its default");
+      "leave " + spelled(option) + " at its default, or choose another sampler (" +
+          std::string(used_by) + ")");
 }
 
 }  // namespace
@@ -40,10 +42,9 @@ std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets) {
 const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets) {
   if (!offsets || offsets->empty() || offsets->front() != 0 ||
       !std::is_sorted(offsets->begin(), offsets->end()) || offsets->back() > kMaxSamples) {
-    throw InvalidArgument(
-        "the list of shard offsets is not valid", {},
-        "it must hold the first sample of each shard, then the number of samples: "
-        "ascending, the first 0");
+    throw InvalidArgument("the list of shard offsets is not valid", {},
+                          "give the first sample of each shard, in ascending order from 0, then "
+                          "the number of samples");
   }
   return *offsets;
 }
@@ -53,27 +54,27 @@ const RankOptions& checked(const RankOptions& ranks) {
   constexpr std::uint64_t kMaxBatchSize = std::uint64_t{1} << 31;
   if (ranks.world_size == 0 || ranks.world_size > kMaxWorldSize) {
     throw InvalidArgument(spelled("world_size") + " is " + std::to_string(ranks.world_size), {},
-                          "it must be from 1 to 2^31");
+                          "choose 1 to 2^31");
   }
   if (ranks.rank >= ranks.world_size) {
     throw InvalidArgument(spelled("rank") + " is " + std::to_string(ranks.rank) + " with " +
                               spelled("world_size") + " " + std::to_string(ranks.world_size),
-                          {}, "ranks are in [0, " + std::to_string(ranks.world_size) + ")");
+                          {}, "choose a rank in [0, " + std::to_string(ranks.world_size) + ")");
   }
   if (ranks.batch_size == 0 || ranks.batch_size > kMaxBatchSize) {
     throw InvalidArgument(
         spelled("batch_size") + " is " + std::to_string(ranks.batch_size) + " samples", {},
-        "it must be from 1 to 2^31");
+        "choose 1 to 2^31");
   }
   if (ranks.global_batch_size > kMaxWorldSize * kMaxBatchSize) {
     throw InvalidArgument(spelled("global_batch_size") + " is " +
                               std::to_string(ranks.global_batch_size) + " samples",
-                          {}, "it must be from 1 to 2^62");
+                          {}, "choose 1 to 2^62");
   }
   if (ranks.replicas == 0 || ranks.world_size % ranks.replicas != 0) {
     throw InvalidArgument(spelled("replicas") + " is " + std::to_string(ranks.replicas) + " with " +
                               spelled("world_size") + " " + std::to_string(ranks.world_size),
-                          {}, "it must divide the number of ranks");
+                          {}, "choose a divisor of the number of ranks");
   }
   return ranks;
 }
@@ -89,22 +90,25 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   const bool is_mixture = std::holds_alternative<Mixture>(kind);
   const Order defaults;
   require(!(is_wids || is_mixture) || order.streams == defaults.streams, kind,
-          spelling_of<Order>("streams"), "chunked, sharded, sequential and resampled");
+          spelling_of<Order>("streams"), "chunked, sharded, sequential or resampled");
   require(!(is_wids || is_mixture) || order.tail == defaults.tail, kind, kTail,
-          "chunked, sharded, sequential and resampled");
-  require(!is_wids || !order.balance_bytes, kind, kBalanceBytes, "all others");
-  require(!is_wids || order.epoch_size == 0, kind, kEpochSize, "all others");
-  require(!is_wids || order.skip.empty(), kind, kSkip, "all others");
+          "chunked, sharded, sequential or resampled");
+  require(!is_wids || !order.balance_bytes, kind, kBalanceBytes,
+          "chunked, sharded, sequential, resampled or a mixture");
+  require(!is_wids || order.epoch_size == 0, kind, kEpochSize,
+          "chunked, sharded, sequential, resampled or a mixture");
+  require(!is_wids || order.skip.empty(), kind, kSkip,
+          "chunked, sharded, sequential, resampled or a mixture");
   if (samples.size() > kMaxSamples) {
-    throw InvalidArgument("cannot order " + std::to_string(samples.size()) + " samples", {},
-                          "at most 2^62 are possible");
+    throw InvalidArgument("cannot order " + counted(samples.size(), "sample"), {},
+                          "choose at most 2^62 samples");
   }
   if (order.balance_bytes && ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
     throw InvalidArgument(spelled(kBalanceBytes) + " cannot be used with a " +
                               spelled("global_batch_size") + " of " +
                               std::to_string(ranks.global_batch_size) + " on " +
                               std::to_string(ranks.world_size / ranks.replicas) + " ranks",
-                          {}, "choose a number that they can share evenly");
+                          {}, "choose a number that the ranks can share evenly");
   }
   if (order.tail == Order::Tail::kPad &&
       ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
@@ -112,12 +116,12 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
         spelled(kTail) + " pad cannot be used with a " + spelled("global_batch_size") + " of " +
             std::to_string(ranks.global_batch_size) + " on " +
             std::to_string(ranks.world_size / ranks.replicas) + " ranks",
-        {}, "choose a number that they can share evenly, or " + spelled(kTail) + " exact");
+        {}, "choose a number that the ranks can share evenly, or " + spelled(kTail) + " exact");
   }
   if (order.epoch_size > kMaxSamples) {
     throw InvalidArgument(
         spelled(kEpochSize) + " is " + std::to_string(order.epoch_size) + " samples", {},
-        "it must be at most 2^62");
+        "choose at most 2^62");
   }
 
   ResumeToken::OrderSpec spec;

@@ -32,7 +32,7 @@ std::uint64_t scaled_floor(double weight, int scale) noexcept {
 
 void check_weights(std::span<const double> weights, std::string_view unit) {
   if (weights.size() > kMaxWeights) {
-    throw InvalidArgument("there are too many weights", {}, "at most 2^32 - 1 are possible");
+    throw InvalidArgument("there are too many weights", {}, "give at most 2^32 - 1 weights");
   }
   const auto bad = std::find_if(weights.begin(), weights.end(), [](double weight) {
     return !(weight >= 0 && std::isfinite(weight));
@@ -40,7 +40,7 @@ void check_weights(std::span<const double> weights, std::string_view unit) {
   if (bad == weights.end()) return;
   throw InvalidArgument("a weight is " + std::to_string(*bad),
                         std::string(unit) + " " + std::to_string(bad - weights.begin()),
-                        "weights must be finite and at least 0");
+                        "give finite weights of at least 0");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 const Order& checked_wids(const Order& order) {
   if (std::holds_alternative<Wids>(order.kind)) return order;
-  throw InvalidArgument("the order is not that of wids", {}, "set the order's kind to Wids");
+  throw InvalidArgument("the kind of the order is not Wids", {}, "set the kind to Wids");
 }
 
 /// The number of a share's positions before `position`.
@@ -40,8 +40,9 @@ WidsSampler::WidsSampler(const SampleSet& samples, const Order& order, const Ran
 WidsSampler WidsSampler::shard_list(const SampleSet& samples, const Order& order) {
   const auto* const kind = std::get_if<Wids>(&order.kind);
   if (kind == nullptr || kind->chunk_size != 0) {
-    throw InvalidArgument("the order of wids' ShardListSampler has no chunk_size and no ranks", {},
-                          "leave chunk_size at its default");
+    throw InvalidArgument(
+        "the order of wids' ShardListSampler must be of kind Wids without chunk_size", {},
+        "set the kind to Wids, and leave chunk_size at its default");
   }
   const ShardOffsets offsets = samples.shard_starts();
   ResumeToken::OrderSpec spec = detail::make_spec(samples, order, {});
@@ -85,9 +86,8 @@ std::unique_ptr<WidsWalk> WidsSampler::begin_replay(std::uint64_t epoch) const {
 
 void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
   if (!skip.empty()) {  // the skip list of a token of another order
-    throw InvalidArgument(
-        "skip does not apply to the wids sampler", {},
-        "it applies to chunked, sharded, sequential and mixture; start a new run");
+    throw InvalidArgument("skip does not apply to the wids sampler", {},
+                          "start a new run without skip, or choose another sampler");
   }
   std::unique_ptr<WidsWalk> replay = begin_replay(point.epoch);
   std::uint64_t size = 0;

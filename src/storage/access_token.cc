@@ -11,8 +11,8 @@ AccessToken parse_access_token(const std::string& answer, const std::string& sou
   AccessToken token{.text = json_text(json, "access_token"), .source = source};
   if (const auto lasts = json_count(json, "expires_in")) token.expires = time_from_now(*lasts);
   if (!token.are_there()) {
-    throw FetchError("no token came from " + source, "the response has no token",
-                     "check its settings");
+    throw FetchError("cannot get a token from " + source, "the response has no token",
+                     "check the settings of this source");
   }
   return token;
 }

@@ -22,8 +22,9 @@ std::optional<AwsKeys> keys_from(const std::string& id, const std::string& secre
                                  const std::string& token, const std::string& source) {
   if (id.empty() && secret.empty()) return std::nullopt;
   if (id.empty() || secret.empty()) {
-    throw InvalidArgument("one of the two S3 keys is missing", source,
-                          "set both the access key id and the secret access key, or neither");
+    throw InvalidArgument(
+        "one of the two S3 keys is missing", source,
+        "set both the access key id and the secret access key, or leave out both");
   }
   return AwsKeys{id, secret, token, source};
 }
@@ -83,7 +84,7 @@ AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
   if (!setting(profile, "mfa_serial").empty()) {
     throw InvalidArgument(
         "the role of the S3 profile needs a multi-factor code (mfa_serial)", in_quotes(name),
-        "assume it with `aws configure export-credentials`, then set the printed keys");
+        "assume the role with `aws configure export-credentials`, then set the printed keys");
   }
   const std::string token_file = setting(profile, "web_identity_token_file");
   if (!token_file.empty()) {

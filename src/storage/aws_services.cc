@@ -21,8 +21,9 @@ namespace {
 
 using ServiceJson = nlohmann::json;
 
-[[noreturn]] void throw_no_keys(const std::string& source, std::string_view why) {
-  throw FetchError("no keys came from " + source, std::string(why), "check its settings");
+[[noreturn]] void throw_no_keys(const std::string& source, std::string_view why,
+                                std::string_view remedy = "check the settings of this source") {
+  throw FetchError("cannot get AWS credentials from " + source, why, remedy);
 }
 
 /// Extracts the keys from a service's answer. `names` are the JSON members, which services spell
@@ -177,7 +178,8 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
   const ServiceJson json =
       parse_json(ask(client_, target, {}, "run `aws sso login`", cancel), source);
   if (!json.is_object() || !json.contains("roleCredentials")) {
-    throw_no_keys(source, "the response has no keys");
+    throw_no_keys(source, "the response has no roleCredentials",
+                  "run `aws sso login`, and check sso_account_id and sso_role_name");
   }
   return keys_of(json["roleCredentials"], source,
                  {"accessKeyId", "secretAccessKey", "sessionToken", "expiration"});

@@ -78,7 +78,7 @@ Container container_of(const std::string& url, bool may_be_start) {
   if (slash == std::string::npos || slash == 0 ||
       (slash + 1 == parts.key.size() && !may_be_start)) {
     throw InvalidArgument("the az: URL is malformed",
-                          in_quotes(redacted_url(url)) + " (it names no blob)",
+                          in_quotes(redacted_url(url)) + " (the URL names no blob)",
                           "write az://account.blob.core.windows.net/container/blob");
   }
   std::string container = parts.key.substr(0, slash);
@@ -162,7 +162,7 @@ class AzFetcher : public Fetcher {
           "(BlobEndpoint=...); the request was anonymous, because the host is not Azure's";
     } else if (!keeps_secrets(account.endpoint)) {
       target.login_remedy =
-          "use https for the account's endpoint; the request was anonymous, because the endpoint "
+          "use https for the account's endpoint; the request was anonymous, because the connection "
           "is not encrypted";
     } else if (const AccessToken token = tokens_.find(refused, request.cancel); token.are_there()) {
       target.headers.push_back("Authorization: Bearer " + token.text);

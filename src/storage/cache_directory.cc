@@ -112,11 +112,12 @@ void require_marker(const std::string& path, bool create) {
   } catch (const NotFound&) {
     for_each_name(path, [&](std::string_view name, int) {
       if (!is_own_top_name(name)) {
-        refuse(path, "it holds other files, e.g. " + in_quotes(name),
+        refuse(path, "the directory has other files, e.g. " + in_quotes(name),
                "name an empty directory, or a new one");
       }
     });
-    if (!create) refuse(path, "it holds no shard cache", "name the directory of a shard cache");
+    if (!create)
+      refuse(path, "the directory has no shard cache", "name the directory of a shard cache");
     AtomicFile file(marker, kReadableMode);
     share_for_reading(file.file(), file.temporary_path());
     file.file().write(kMarkerText);
@@ -132,10 +133,10 @@ void require_marker(const std::string& path, bool create) {
                               escaped(version.substr(0, version.find('\n'))) +
                               ", this program's version is " +
                               std::string(kMarkerText.substr(kMarkerFamily.size(), 1)) + ")",
-                          "name another directory, or remove this one if no other program uses it; "
-                          "its shards are then fetched again");
+                          "name another directory; if no other program uses this directory, remove "
+                          "it, and its shards are fetched again");
   }
-  refuse(path, "its file " + std::string(kMarkerName) + " is damaged",
+  refuse(path, "the file " + std::string(kMarkerName) + " is damaged",
          "remove the file, or name another directory");
 }
 
@@ -179,7 +180,7 @@ CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
   if (!is_read_only_) make(create);
   const std::string shards = path_ + "/" + std::string(kShardsName);
   if (S_ISLNK(status_of(shards).st_mode))
-    refuse(shards, "it is a symbolic link", "remove the link");
+    refuse(shards, "the path is a symbolic link", "remove the link");
   require_access(shards);
 }
 
@@ -189,8 +190,8 @@ void CacheDirectory::require_access(const std::string& path) const {
   if (sharing_ == Sharing::kReadOnly) return require_no_public_directory(path, kPurpose);
   const bool is_ours = !is_read_only_ && sharing_ == Sharing::kGroup && is_group_directory(path);
   if (!is_ours && belongs_to_another(path)) {
-    refuse(path, "it belongs to another user",
-           "name a directory that you own; or, if you trust that user, only read this one (" +
+    refuse(path, "the directory belongs to another user",
+           "name a directory that you own; or, if you trust this user, only read the directory (" +
                spelled("ShardCache::Options::read_only") + ")");
   }
   if (sharing_ == Sharing::kOwn) return require_nobody_elses(path);
@@ -203,10 +204,10 @@ void CacheDirectory::require_nobody_elses(const std::string& path) const {
   if (!is_read_only_ && !is_shared) return require_own_directory(path, kPurpose);
   require_no_public_directory(path, kPurpose);
   if (is_shared) {
-    refuse(path, "it is shared with its group",
-           is_read_only_ ? "if you trust that group, only read the directory (" +
+    refuse(path, "the directory is shared with its group",
+           is_read_only_ ? "if you trust this group, only read the directory (" +
                                spelled("ShardCache::Options::read_only") + ")"
-                         : "share it (" + spelled("ShardCache::Options::group_shared") +
+                         : "share the directory (" + spelled("ShardCache::Options::group_shared") +
                                "), or name another directory");
   }
   // A directory of root may grant access to a group.
@@ -221,8 +222,9 @@ void CacheDirectory::make(bool create) const {
   make_group_directory(futures_path());
   for (const std::string& folder : {path_, shards, futures_path()}) {
     if (!is_group_directory(folder)) {
-      refuse(folder, "it is not shared with its group",
-             "run chmod g+rwxs on it and chmod g+rw on its files, or name a new directory");
+      refuse(
+          folder, "the directory is not shared with its group",
+          "run chmod g+rwxs on the directory and chmod g+rw on its files, or name a new directory");
     }
   }
 }

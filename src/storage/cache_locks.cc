@@ -74,15 +74,15 @@ void LockWatch::look_now() {
 
 std::string LockWatch::who() const {
   if (holder_) return "(" + holder_->text() + ")";
-  return "(a process of another user or container, which `fuser " + directory_.locks_path() +
-         "` shows to root)";
+  return "(a process of another user or container; as root, `fuser " + directory_.locks_path() +
+         "` shows the process)";
 }
 
 std::string LockWatch::remedy() const {
-  if (!holder_) return "end that process if it is stopped or does not use the cache";
+  if (!holder_) return "end this process if it is stopped or does not use the cache";
   const std::string process = std::to_string(holder_->process);
-  return holder_->is_stopped ? "continue it (kill -CONT " + process + "), or end it"
-                             : "end it if it hangs";
+  return holder_->is_stopped ? "continue this process (kill -CONT " + process + "), or end it"
+                             : "end this process if it hangs";
 }
 
 bool LockWatch::is_own() const noexcept { return holder_ && holder_->process == ::getpid(); }
@@ -263,7 +263,7 @@ void CacheLocks::require_progress(const CacheRequest& request, const LockWatch& 
     throw Error(ErrorCode::kIo, "another process that is fetching the shard makes no progress",
                 url() + " (no bytes arrived for " + seconds(silent) + ")",
                 "check whether a process that uses " + in_quotes(directory_.path()) +
-                    " is stopped, then end it");
+                    " is stopped, then end this process");
   }
 }
 

@@ -75,7 +75,7 @@ void CacheRoom::require_within_budget(const CacheRequest& request, std::uint64_t
               in_quotes(redacted_url(request.source.url)) + " (" + human_bytes(size_bytes) +
                   ", budget " + human_bytes(options_.budget_bytes) + ")",
               "give the cache at least " + std::to_string(size_bytes) +
-                  " bytes, or let large shards bypass it (" +
+                  " bytes, or let large shards bypass the cache (" +
                   spelled("ShardCache::Options::bypass_large") + ")");
 }
 

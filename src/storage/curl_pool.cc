@@ -21,7 +21,8 @@ void initialise_curl() {
   const ForkSection section;  // libcurl takes some milliseconds to initialise
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code != CURLE_OK) {
-    throw FetchError("cannot start libcurl", curl_easy_strerror(code), "check its installation");
+    throw FetchError("cannot start libcurl", curl_easy_strerror(code),
+                     "check the installation of libcurl");
   }
 }
 

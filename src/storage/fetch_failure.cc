@@ -30,7 +30,7 @@ void throw_not_found(std::string_view url, std::string_view reason, std::string_
 void throw_changed_at_source(std::string_view url, std::string_view wanted, std::string_view now,
                              std::string_view cause) {
   throw StaleIndex("the file changed at its source",
-                   in_quotes(redacted_url(url)) + " (version " + in_quotes(wanted) + " then, " +
+                   in_quotes(redacted_url(url)) + " (version " + in_quotes(wanted) + " before, " +
                        (now.empty() ? "unknown" : in_quotes(now)) + " now)",
                    cause.empty()
                        ? "run " + spelled("`shardwise index` again") + ", or restore the old file"

@@ -58,7 +58,7 @@ class FileFetcher : public Fetcher {
                         "the file has " + human_count(*source.size_bytes) +
                             " bytes, but the request is for bytes " +
                             human_count(request.range.begin) + " to " + human_count(end),
-                        "index it again");
+                        "index the file again");
     }
     std::vector<char> buffer(kFileBufferBytes);
     for (std::uint64_t offset = request.range.begin; offset < end;) {
@@ -67,7 +67,8 @@ class FileFetcher : public Fetcher {
           static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), end - offset));
       const std::size_t size = file.read_at(offset, buffer.data(), wanted);
       if (size == 0)
-        throw_fetch_error(request.url, "it was truncated during the read", "fetch it again");
+        throw_fetch_error(request.url, "the file was truncated during the read",
+                          "fetch the file again");
       sink.write({buffer.data(), size});
       offset += size;
     }

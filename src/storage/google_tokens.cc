@@ -38,7 +38,7 @@ std::string required(const nlohmann::json& json, const char* name, const std::st
   std::string text = json_text(json, name);
   if (!text.empty()) return text;
   throw InvalidArgument("the file of Google credentials is malformed",
-                        in_quotes(path) + " (it has no " + name + ")",
+                        in_quotes(path) + " (the file has no " + name + ")",
                         "run `gcloud auth application-default login`");
 }
 
@@ -56,8 +56,8 @@ std::string subject_token_in(const std::string& text, const nlohmann::json& form
     token = json_text(nlohmann::json::parse(text, nullptr, false), field.c_str());
   }
   if (!token.empty()) return token;
-  throw InvalidArgument("the response of the other provider has no token", in_quotes(path),
-                        "check its credential_source");
+  throw InvalidArgument("the response of the identity provider has no token", in_quotes(path),
+                        "check the credential_source in this file");
 }
 
 /// Returns an object inside the credentials file; empty if it is missing.
@@ -163,7 +163,7 @@ std::string GoogleTokens::subject_token(const nlohmann::json& json, const std::s
                       "use a credential_source with a file or a url");
   }
   if (!file.empty()) {
-    const auto text = find_text(file, "the token of the other provider", cancel);
+    const auto text = find_text(file, "the token of the identity provider", cancel);
     return subject_token_in(text.value_or(""), format, file);
   }
   HttpTarget target{
@@ -195,8 +195,8 @@ AccessToken GoogleTokens::impersonated(const nlohmann::json& json, const std::st
                     .source = by.source,
                     .expires = parse_iso_time(json_text(answer, "expireTime"))};
   if (token.are_there()) return token;
-  throw FetchError("no token came from " + by.source, "the response has no token",
-                   "check its settings");
+  throw FetchError("cannot get a token from " + by.source, "the response has no token",
+                   "check the settings of this source");
 }
 
 AccessToken GoogleTokens::of_machine(const CancelToken& cancel) {

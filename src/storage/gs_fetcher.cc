@@ -75,7 +75,7 @@ class GsFetcher : public Fetcher {
       if (token.are_there()) now.headers.push_back("Authorization: Bearer " + token.text);
       now.login_remedy =
           !is_safe ? "use https in STORAGE_EMULATOR_HOST; the request was anonymous, because the "
-                     "host is not encrypted"
+                     "connection is not encrypted"
           : token.are_there()
               ? "check the bucket's policy and " + token.source +
                     "; for requester-pays buckets, add the header 'x-goog-user-project: PROJECT' "

@@ -91,7 +91,7 @@ class HfFetcher : public Fetcher {
     const std::string token = is_safe ? hub_token() : std::string();
     if (!token.empty()) target.headers.push_back("Authorization: Bearer " + token);
     target.login_remedy = !is_safe ? "use https in HF_ENDPOINT; the request was anonymous, because "
-                                     "the endpoint is not encrypted"
+                                     "the connection is not encrypted"
                           : token.empty() ? "set HF_TOKEN, or run `hf auth login`; the request was "
                                             "anonymous, because no token was found"
                                           : "check the token and its access to the repository";
@@ -130,7 +130,7 @@ HubPath parse_hub_path(const std::string& url, bool may_be_start) {
   };
   const std::string canonical = canonical_url(url);
   std::string_view rest = std::string_view(canonical).substr(3);
-  if (!rest.starts_with("//")) refuse("it has no //");
+  if (!rest.starts_with("//")) refuse("the URL has no //");
   rest.remove_prefix(2);
   HubPath hub{.kind = "models", .repository = {}, .revision = "main", .path = {}};
   for (const std::string_view kind : {"datasets", "spaces", "models", "kernels", "buckets"}) {
@@ -157,11 +157,11 @@ HubPath parse_hub_path(const std::string& url, bool may_be_start) {
   const auto is_name = [](const std::string& part) {
     return !part.empty() && part != "." && part != ".." && percent_encoded(part) == part;
   };
-  if (!is_name(owner) || !is_name(name)) refuse("it names no repository");
-  if (hub.revision.empty() && !is_bucket) refuse("its revision is not valid");
+  if (!is_name(owner) || !is_name(name)) refuse("the URL names no repository");
+  if (hub.revision.empty() && !is_bucket) refuse("the revision is not valid");
   hub.repository = owner + "/" + name;
   hub.path = rest;
-  if (hub.path.empty() && !may_be_start) refuse("it names no file");
+  if (hub.path.empty() && !may_be_start) refuse("the URL names no file");
   return hub;
 }
 

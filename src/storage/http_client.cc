@@ -118,7 +118,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target, const
   if (!result.advice.empty()) return result.advice;
   if (status == 401 || status == 403) return result.login_remedy;
   if (status == 404 || status == 410) return missing_remedy(url);
-  if (status == 416) return "index it again; the file is shorter than before";
+  if (status == 416) return "index the file again, because the file is now shorter";
   if (is_passing(result)) return try_later();
   return "check the URL and the server";
 }
@@ -250,7 +250,7 @@ HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
   const auto refuse = [&](std::string_view why) {
     throw_fetch_error(request.url,
                       "redirected to " + in_quotes(redacted_url(to)) + ", " + std::string(why),
-                      "if you trust the file's own URL, name it");
+                      "if you trust that URL, use it instead of the redirecting URL");
   };
   const std::string scheme = scheme_of(to);
   if (scheme != "http" && scheme != "https") refuse("which is neither http nor https");
@@ -300,7 +300,7 @@ HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
     if (followed == options_.max_redirects) {
       throw_fetch_error(request.url,
                         "more than " + std::to_string(options_.max_redirects) + " redirects",
-                        "name the file's own URL; the server redirects in a cycle");
+                        "use the final URL of the file; the server may redirect in a cycle");
     }
     std::string version = target.version.empty() ? result.answer.linked_etag : target.version;
     target = redirected(target, result.redirect_url, request);
@@ -353,7 +353,7 @@ HttpClient::Text HttpClient::ask_for_text(const HttpTarget& target, const HttpQu
   HttpResult result = ask_patiently(target, query, request, body);
   if (body.is_too_long()) {
     throw_fetch_error(request.url, "the response is longer than " + human_bytes(kMaxTextBytes),
-                      "check the address of the service");
+                      "check the URL of the service");
   }
   return {std::move(result), std::move(body).text()};
 }

@@ -73,8 +73,8 @@ void SeenVersions::take(const Fetcher::Request& request, const Fetcher::Stat& fi
     cause = "the response has " + encoding_of(answer) + ": " + std::string(kSendAsStored);
   } else if (are_several) {
     cause =
-        "if the file was not replaced, make all nodes of the server send one version, because it "
-        "sent both within seconds, with the same size";
+        "the server sent both versions within seconds, with the same size: if the file was not "
+        "replaced, make all nodes of the server send the same ETag or Last-Modified";
   }
   throw_changed_at_source(request.url, request.validator, file.validator, cause);
 }
@@ -102,7 +102,7 @@ HttpQuery HttpDownload::next_query() {
 }
 
 void HttpDownload::restart(std::string_view why) {
-  if (!start_over()) throw_bad_part(request_.url, why, "fetch it again from its start");
+  if (!start_over()) throw_bad_part(request_.url, why, "fetch the file again from the start");
 }
 
 bool HttpDownload::start_over() {
@@ -181,7 +181,7 @@ void HttpDownload::begin_whole(const HttpAnswer& answer) {
                         with_encoding("the file has " + bytes_text(*end_) +
                                           ", but the range ends at byte " + human_count(*range.end),
                                       answer),
-                        "index it again");
+                        "index the file again");
     }
     end_ = range.end;
   }
@@ -203,7 +203,7 @@ void HttpDownload::begin_part(const HttpAnswer& answer) {
   if (part->total && range.end && *range.end > *part->total) {
     refuse("the file has " + bytes_text(*part->total) + ", but the range ends at byte " +
                human_count(*range.end),
-           "index it again");
+           "index the file again");
   }
   if (file_.size_bytes && part->total && *part->total != *file_.size_bytes) {
     refuse("the server first announced " + bytes_text(*file_.size_bytes) + ", then " +
@@ -255,7 +255,7 @@ bool HttpDownload::finish(const HttpResult& result) {
     throw_fetch_error(request_.url,
                       "the file has " + bytes_text(position_) + ", but the range ends at byte " +
                           human_count(*wanted),
-                      "index it again");
+                      "index the file again");
   }
   return !end_ || position_ == *end_;
 }

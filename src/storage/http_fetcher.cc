@@ -44,7 +44,7 @@ std::string find_netrc(const std::string& named) {
   const std::string text = read_text(path, kMaxNetrcBytes, kWhat);
   if (checked_text(text, kWhat, in_quotes(path)).size() == text.size()) return path;
   throw InvalidArgument("the netrc file begins with a byte order mark", in_quotes(path),
-                        "save it as UTF-8 without one");
+                        "save the file as UTF-8 without a byte order mark");
 }
 
 bool has_authorization(const std::vector<std::string>& headers) {
@@ -64,11 +64,12 @@ void identify(HttpTarget& target, const Url& url, const Fetchers::Options& optio
   }
   const bool is_near = is_this_machine(url.host);
   if (url.scheme != "https" && !(is_near && options.bearer_token_loopback)) {
-    throw InvalidArgument(
-        "the bearer token is not sent without encryption", in_quotes(redacted_url(target.url)),
-        is_near ? "use https URLs, or, if you trust that server on this machine, allow it (" +
-                      spelled("Fetchers::Options::bearer_token_loopback") + ")"
-                : "use https URLs");
+    throw InvalidArgument("the bearer token is not sent without encryption",
+                          in_quotes(redacted_url(target.url)),
+                          is_near ? "use https URLs, or, if you trust the server on this machine, "
+                                    "allow the token without encryption (" +
+                                        spelled("Fetchers::Options::bearer_token_loopback") + ")"
+                                  : "use https URLs");
   }
   target.headers.push_back("Authorization: Bearer " +
                            read_token(options.bearer_token_file, "bearer token", cancel));

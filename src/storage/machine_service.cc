@@ -44,7 +44,7 @@ std::optional<std::string> MachineService::ask(const HttpTarget& target, const H
   } catch (const NotReached& away) {
     if (promised_by.empty()) throw;
     throw FetchError("cannot reach the service for this machine's credentials",
-                     std::string(promised_by) + " announces it: " + away.what(), "");
+                     std::string(promised_by) + " announces the service: " + away.what(), "");
   }
 }
 

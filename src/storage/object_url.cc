@@ -19,7 +19,7 @@ ObjectUrl parse_object_url(const std::string& url, const char* form, bool may_be
   };
   const std::string canonical = canonical_url(url);
   std::string_view rest = std::string_view(canonical).substr(scheme.size() + 1);
-  if (!rest.starts_with("//")) refuse("it has no //");
+  if (!rest.starts_with("//")) refuse("the URL has no //");
   rest.remove_prefix(2);
   const std::size_t slash = rest.find('/');
   const std::string_view bucket = rest.substr(0, slash);
@@ -28,7 +28,7 @@ ObjectUrl parse_object_url(const std::string& url, const char* form, bool may_be
   });
   if (!is_bucket || bucket == "." || bucket == "..") refuse("the bucket's name is not valid");
   if (slash == std::string_view::npos || (slash + 1 == rest.size() && !may_be_start)) {
-    refuse("it names no key");
+    refuse("the URL names no key");
   }
   return {std::string(bucket), std::string(rest.substr(slash + 1))};
 }

@@ -110,8 +110,9 @@ Command::Command(std::vector<std::string> words, const std::string& url) {
   err_.close_writing();
   if (error != 0) {
     pid_ = -1;
-    throw_fetch_error(url, std::string("the command cannot be run: ") + std::strerror(error),
-                      "check its name and PATH; without a shell, ~, $, * and | do not work");
+    throw_fetch_error(
+        url, std::string("the command cannot be run: ") + std::strerror(error),
+        "check the name of the program and PATH; without a shell, ~, $, * and | do not work");
   }
 }
 
@@ -179,12 +180,12 @@ class PipeFetcher : public Fetcher {
               : "the command was killed by signal " + std::to_string(WTERMSIG(status));
       const std::string line = last_line(complaint);
       if (!line.empty()) reason += ": " + line;
-      throw_fetch_error(request.url, reason, "run it by hand to find the cause");
+      throw_fetch_error(request.url, reason, "run the command by hand to find the cause");
     }
     if (!range.reaches()) {
       throw_fetch_error(request.url,
                         "the command wrote only " + human_count(range.position()) + " bytes",
-                        "index it again");
+                        "index the file again");
     }
     return source;
   }
@@ -249,7 +250,8 @@ std::vector<std::string> split_command(std::string_view command, std::string_vie
   char quote = 0;
   for (std::size_t i = 0; i < command.size(); ++i) {
     const char c = command[i];
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) refuse("it holds a control character");
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F)
+      refuse("the command has a control character");
     if (quote == 0 && c == ' ') {
       in_word = false;
       continue;
@@ -261,14 +263,14 @@ std::vector<std::string> split_command(std::string_view command, std::string_vie
     } else if (quote == 0 && (c == '\'' || c == '"')) {
       quote = c;
     } else if (c == '\\' && quote != '\'') {
-      if (++i == command.size()) refuse("it ends with a backslash");
+      if (++i == command.size()) refuse("the command ends with a backslash");
       words.back() += command[i];
     } else {
       words.back() += c;
     }
   }
-  if (quote != 0) refuse("a quote is left open");
-  if (words.empty() || words[0].empty()) refuse("it names no program");
+  if (quote != 0) refuse("a quote is not closed");
+  if (words.empty() || words[0].empty()) refuse("the command names no program");
   return words;
 }
 

@@ -140,7 +140,7 @@ class Download {
     throw_bad_part(request.url,
                    "the file has " + human_count(*file.size_bytes) + " bytes, not " +
                        human_count(what_.size_bytes),
-                   "index it again");
+                   "index the file again");
   }
 
   void work() noexcept {

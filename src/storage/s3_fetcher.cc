@@ -75,9 +75,8 @@ bool is_region(std::string_view text, bool is_amazon) {
 void check_access(const S3Access& access) {
   if (!is_region(access.region, access.endpoint.empty())) {
     throw InvalidArgument("the S3 region is malformed", in_quotes(access.region),
-                          access.endpoint.empty()
-                              ? "write it like us-east-1"
-                              : "write it in letters, digits, '-', '_' and '.'");
+                          access.endpoint.empty() ? "write a region like us-east-1"
+                                                  : "use only letters, digits, '-', '_' and '.'");
   }
   const AwsKeys& keys = access.keys;
   if (!is_printable(keys.access_key_id) || !is_printable(keys.secret_access_key) ||

@@ -69,7 +69,7 @@ using std::chrono::milliseconds;
   throw Unsupported(
       "the shard is not in the read-only cache",
       in_quotes(redacted_url(request.source.url)) + " (cache " + in_quotes(options.directory) + ")",
-      "ask a user with write access to fetch it into the cache (" +
+      "ask a user with write access to fetch the shard into the cache (" +
           spelled("`shardwise cache fill`") + "), or use another cache" + past);
 }
 
@@ -215,11 +215,11 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
     return false;
   } catch (const Error& wrong) {
     if (!directory.is_read_only()) return false;
-    throw StaleIndex(
-        "the shard in the cache is not the one that was indexed",
-        in_quotes(redacted_url(request.source.url)) + " (cache " + in_quotes(directory.path()) +
-            "; " + wrong.what() + ")",
-        "tell the owner of the cache, which others may write to, or use another cache");
+    throw StaleIndex("the shard in the cache is not the one that was indexed",
+                     in_quotes(redacted_url(request.source.url)) + " (cache " +
+                         in_quotes(directory.path()) + "; " + wrong.what() + ")",
+                     "use another cache, or tell the owner of this cache that other users may have "
+                     "changed the cache");
   }
 }
 
@@ -294,8 +294,8 @@ void ShardCache::Impl::require_writable(std::string_view what) const {
   if (!directory.is_read_only()) return;
   throw Unsupported(
       "the shard cache is read-only, and " + std::string(what), in_quotes(directory.path()),
-      options.read_only ? "open it without " + spelled("ShardCache::Options::read_only")
-                        : "ask the owner of the cache to fetch the shards into it (" +
+      options.read_only ? "open the cache without " + spelled("ShardCache::Options::read_only")
+                        : "ask the owner of the cache to fetch the shards into the cache (" +
                               spelled("`shardwise cache fill`") + "), or name another directory");
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/expanding_reader.h"
 #include "base/fault_point.h"
 #include "base/file.h"
@@ -254,9 +255,9 @@ File& ShardFetch::Impl::renew_file() {
 void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   if (size_bytes <= reserved_bytes) return;
   if (request.source.size_bytes) {
-    throw StaleIndex("the shard is longer than the index says",
+    throw StaleIndex("the shard is longer than when it was indexed",
                      in_quotes(redacted_url(request.source.url)) + " (" +
-                         std::to_string(*request.source.size_bytes) + " bytes then)",
+                         counted(*request.source.size_bytes, "byte") + " when indexed)",
                      "run " + spelled("`shardwise index` again"));
   }
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
@@ -287,19 +288,20 @@ void ShardFetch::Impl::cut(std::uint64_t size_bytes) {
 
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
   if (!request.source.source_hash || *request.source.source_hash == hash) return;
-  throw StaleIndex(
-      "the fetched bytes differ from the indexed ones",
-      in_quotes(redacted_url(request.source.url)) + " (hash " + to_string(hash) + ", not " +
-          to_string(*request.source.source_hash) + ")",
-      "fetch it again; if it changed at its source, run " + spelled("`shardwise index` again"));
+  throw StaleIndex("the fetched bytes differ from the indexed ones",
+                   in_quotes(redacted_url(request.source.url)) + " (hash " + to_string(hash) +
+                       ", not " + to_string(*request.source.source_hash) + ")",
+                   "fetch the shard again; if the shard changed at its source, run " +
+                       spelled("`shardwise index` again"));
 }
 
 void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
                                     std::uint64_t size_bytes) const {
   if (!wanted || *wanted == size_bytes) return;
-  throw StaleIndex("the shard's length differs from the index",
-                   in_quotes(redacted_url(request.source.url)) + " (" + std::to_string(size_bytes) +
-                       " bytes now, " + std::to_string(*wanted) + " then)",
+  throw StaleIndex("the shard's length differs from its length when indexed",
+                   in_quotes(redacted_url(request.source.url)) + " (" +
+                       counted(size_bytes, "byte") + " now, " + human_count(*wanted) +
+                       " when indexed)",
                    "run " + spelled("`shardwise index` again"));
 }
 

@@ -21,7 +21,7 @@ const unsigned char* bytes_of(std::string_view text) {
 
 [[noreturn]] void refuse_key(std::string_view what) {
   throw InvalidArgument("the " + std::string(what) + " is malformed", "",
-                        "copy it again from its source");
+                        "copy the whole value again");
 }
 
 /// Fails for an encrypted key. Without this callback, OpenSSL would ask for the password at the

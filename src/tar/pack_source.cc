@@ -110,14 +110,15 @@ PackList list_images(const std::string& named, const CancelToken& cancel) {
       if (!is_new) {
         throw InvalidArgument("two images have the same key, " + in_quotes(key),
                               in_quotes(other->second) + " and " + in_quotes(path),
-                              "rename one of them");
+                              "rename one of the two");
       }
       list.samples.push_back({std::move(key), {{std::move(field), path}}, number});
     }
   }
   if (list.samples.empty()) {
     throw NotFound("found no image", in_quotes(directory),
-                   "images have the extension bmp, gif, jpeg, jpg, png, ppm, tif, tiff or webp");
+                   "give a folder of images with the extension bmp, gif, jpeg, jpg, png, ppm, tif, "
+                   "tiff or webp");
   }
   return list;
 }
@@ -140,7 +141,7 @@ PackList list_files(const std::string& named, const CancelToken& cancel) {
     if (other != sample.files.end()) {
       throw InvalidArgument("two files have the same key and field",
                             in_quotes(other->path) + " and " + in_quotes(path),
-                            "rename one of them");
+                            "rename one of the two");
     }
     sample.files.push_back({field, path});
   }

@@ -75,10 +75,11 @@ void require_name(std::string_view key, std::string_view field) {
       name.find('\0') == std::string::npos) {
     return;
   }
-  throw InvalidArgument("the key or the field is not valid",
-                        in_quotes(key) + " and " + in_quotes(field),
-                        "use a key without a dot in its last part and a field without a slash; "
-                        "neither may be empty, hidden, or a reserved name of webdataset");
+  throw InvalidArgument(
+      "readers would not split the name of the member into this key and field",
+      in_quotes(key) + " and " + in_quotes(field),
+      "use a key without a dot after its last slash, and a field without a slash; neither may be "
+      "empty, hidden, reserved by webdataset, or contain NUL");
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ struct ShardWriter::Impl {
     if (options.max_samples == 0 || options.max_bytes == 0) {
       throw InvalidOption(
           "a limit of the shards is 0", in_quotes(names.name(options.first)),
-          spelled("max_samples") + " and " + spelled("max_bytes") + " must be at least 1");
+          "set " + spelled("max_samples") + " and " + spelled("max_bytes") + " to at least 1");
     }
   }
 
@@ -171,7 +172,7 @@ struct ShardWriter::Impl {
       if (number < options.first + totals.shards || !detail::is_of_shard_writer(path)) continue;
       if (totals.shards == 0) {
         throw InvalidArgument("no sample was written, but shards of an earlier set exist",
-                              in_quotes(path), "remove them if an empty set is intended");
+                              in_quotes(path), "remove these shards if an empty set is intended");
       }
       if (::unlink(path.c_str()) != 0) throw_errno(errno, "cannot remove the old shard", path);
     }
@@ -189,9 +190,10 @@ struct ShardWriter::Impl {
     for (const ShardWriter::Field& field : fields) {
       require_name(key, field.name);
       if (!lower.insert(to_lower(field.name)).second) {
-        throw InvalidArgument("the field occurs twice in the sample",
-                              in_quotes(field.name) + ", key " + in_quotes(key),
-                              "rename one of them; readers ignore the case of field names");
+        throw InvalidArgument(
+            "the field occurs twice in the sample",
+            in_quotes(field.name) + ", key " + in_quotes(key),
+            "rename one of the two fields; readers ignore the case of field names");
       }
     }
     if (fields.empty()) {

@@ -201,10 +201,11 @@ class Scanner {
         compression != Compression::kNone) {
       throw Unsupported(
           "the archive is compressed (" + std::string(compression_name(compression)) + ")",
-          in_quotes(shard_), "expand it first");
+          in_quotes(shard_), "expand the archive first");
     }
-    throw CorruptShard("the file is not a tar archive", in_quotes(shard_) + offset_text(0),
-                       "check that it is the right file; its first 512 bytes are not a tar header");
+    throw CorruptShard(
+        "the file is not a tar archive", in_quotes(shard_) + offset_text(0),
+        "check that the path names the right file: the first 512 bytes must be a tar header");
   }
 
   std::string offset_text(std::uint64_t offset) const {

@@ -64,11 +64,11 @@ la_ssize_t write_to_file(archive* writer, void* target, const void* bytes, std::
 TarWriter::TarWriter(const std::string& path)
     : file_(at_home(path)), archive_(archive_write_new()) {
   if (archive_ == nullptr) throw std::bad_alloc();
-  require(archive_write_set_format_pax_restricted(archive_), "cannot write tar to");
-  require(archive_write_set_bytes_per_block(archive_, kWriteBytes), "cannot write tar to");
-  require(archive_write_set_bytes_in_last_block(archive_, kRecordBytes), "cannot write tar to");
+  require(archive_write_set_format_pax_restricted(archive_), "cannot write the shard");
+  require(archive_write_set_bytes_per_block(archive_, kWriteBytes), "cannot write the shard");
+  require(archive_write_set_bytes_in_last_block(archive_, kRecordBytes), "cannot write the shard");
   require(archive_write_open(archive_, &target_, nullptr, write_to_file, nullptr),
-          "cannot write tar to");
+          "cannot write the shard");
 }
 
 TarWriter::~TarWriter() {

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/text.h"
 #include "data/shards.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
@@ -159,7 +160,8 @@ TEST_F(ReadAccessTest, ATruncatedShardIsStaleAndTheOthersAreServed) {
                   const std::string text = e.what();
                   const std::string place = "sample " + std::to_string(i) + " ('" + key_of(i) +
                                             "') in shard '" + shards.path(1) + "', offset ";
-                  const std::string sizes = " (1000 bytes now, " + std::to_string(size) + " then)";
+                  const std::string sizes =
+                      " (1,000 bytes now, " + human_count(size) + " when opened)";
                   for (const std::string& part :
                        {std::string("while it was open"), place, sizes, std::string(kReadRemedy)}) {
                     if (text.find(part) == text.npos) return text;
@@ -184,7 +186,7 @@ TEST_F(ReadAccessTest, AShardThatIsWrittenToIsStale) {
   cut(shards.path(1), 0);
   cut(shards.path(1), size);  // the old length again, filled with zeros
   EXPECT_THAT(error_text([&] { data[5]; }),
-              AllOf(HasSubstr("time changed"), HasSubstr(kReadRemedy)));
+              AllOf(HasSubstr("time of the file changed"), HasSubstr(kReadRemedy)));
   EXPECT_EQ(error_code([&] { data[9]; }), ErrorCode::kStaleIndex);
   EXPECT_EQ(wrong_with(data, 0), "");
   // A dataset that is opened now reports the change on the first access.
@@ -244,40 +246,40 @@ TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
 // Fault under test: tests/faults.md 7.
 TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
   const Shards shards(3, 20);
-  EXPECT_EQ(
-      in_child([&]() -> std::string {
-        const Dataset data = open(shards, Dataset::Access::kMap);
-        if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
-        const Sample last = data[39];
-        const auto size = fs::file_size(shards.path(1));
-        cut(shards.path(1), 1000);
-        int stale = 0;
-        for (const auto& read : {std::function<void()>([&] { last.copy("bin"); }),
-                                 std::function<void()>([&] { last.integer("cls"); }),
-                                 std::function<void()>([&] { data[25].copy("bin"); }),
-                                 std::function<void()>([&] { data[20].copy("cls"); })}) {
-          try {
-            read();
-          } catch (const StaleIndex& e) {
-            const std::string text = e.what();
-            ++stale;
-            if (text.find("while it was open") == text.npos ||
-                text.find("in shard '" + shards.path(1) + "', offset ") == text.npos ||
-                text.find(" (1000 bytes now, " + std::to_string(size) + " then)") == text.npos ||
-                text.find(kReadRemedy) == text.npos) {
-              return text;
-            }
-          }
-        }
-        if (stale != 4) return "only " + std::to_string(stale) + " reads were stale";
-        if (last.key() != key_of(39)) return "another key";
-        for (std::uint64_t i = 0; i < 20; ++i) {
-          if (auto wrong = wrong_with(data, i); !wrong.empty()) return wrong;
-          if (data[40 + i].copy("bin") != content_of(40 + i)) return "other bytes";
-        }
-        return {};
-      }),
-      "");
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Dataset data = open(shards, Dataset::Access::kMap);
+              if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
+              const Sample last = data[39];
+              const auto size = fs::file_size(shards.path(1));
+              cut(shards.path(1), 1000);
+              int stale = 0;
+              for (const auto& read : {std::function<void()>([&] { last.copy("bin"); }),
+                                       std::function<void()>([&] { last.integer("cls"); }),
+                                       std::function<void()>([&] { data[25].copy("bin"); }),
+                                       std::function<void()>([&] { data[20].copy("cls"); })}) {
+                try {
+                  read();
+                } catch (const StaleIndex& e) {
+                  const std::string text = e.what();
+                  ++stale;
+                  if (text.find("while it was open") == text.npos ||
+                      text.find("in shard '" + shards.path(1) + "', offset ") == text.npos ||
+                      text.find(" (1,000 bytes now, " + human_count(size) + " when opened)") ==
+                          text.npos ||
+                      text.find(kReadRemedy) == text.npos) {
+                    return text;
+                  }
+                }
+              }
+              if (stale != 4) return "only " + std::to_string(stale) + " reads were stale";
+              if (last.key() != key_of(39)) return "another key";
+              for (std::uint64_t i = 0; i < 20; ++i) {
+                if (auto wrong = wrong_with(data, i); !wrong.empty()) return wrong;
+                if (data[40 + i].copy("bin") != content_of(40 + i)) return "other bytes";
+              }
+              return {};
+            }),
+            "");
 }
 
 // Bytes after the truncation point in the same page read as zeros, without a signal.

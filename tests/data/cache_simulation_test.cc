@@ -210,7 +210,7 @@ TEST(NextUsesTest, UsesThatCannotBeMeantAreRefused) {
     }
     return "accepted";
   };
-  EXPECT_THAT(text_for({10, {{2, 0, 1}}}), HasSubstr("there are 2 shards, from 0"));
+  EXPECT_THAT(text_for({10, {{2, 0, 1}}}), HasSubstr("[0, 2)"));
   EXPECT_THAT(text_for({10, {{1, 3, 3}}}), HasSubstr("shard 1 in slots 3 to 3"));
   EXPECT_THAT(text_for({10, {{1, 3, 11}}}), HasSubstr("of 10"));
   EXPECT_THAT(text_for({10, {{1, 3, 4}, {0, 2, 4}}}), HasSubstr("by begin, then by shard"));

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/text.h"
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
 #include "support/support.h"
@@ -58,11 +59,12 @@ TEST_F(ChangedShardTest, ReplacedByRenameBeforeTheFirstTouchIsStale) {
   write_file(shards_.dir() / "new", other_bytes() + std::string(512, '\0'));
   ASSERT_EQ(std::rename((shards_.dir() / "new").c_str(), shards_.path(1).c_str()), 0);
   const Dataset data = Dataset::open(shards_.index_path());
-  expect_only_shard_1_fails(data, ErrorCode::kStaleIndex,
-                            {"since it was indexed: '",
-                             std::to_string(fs::file_size(shards_.path(1))) + " bytes now, " +
-                                 std::to_string(fs::file_size(shards_.path(1)) - 512) + " then)",
-                             kRemedy});
+  expect_only_shard_1_fails(
+      data, ErrorCode::kStaleIndex,
+      {"since it was indexed: '",
+       human_count(fs::file_size(shards_.path(1))) + " bytes now, " +
+           human_count(fs::file_size(shards_.path(1)) - 512) + " when indexed)",
+       kRemedy});
 }
 
 TEST_F(ChangedShardTest, ReplacedByRenameWhileMappedKeepsItsOldBytesUntilReopened) {
@@ -156,10 +158,10 @@ TEST_F(ChangedShardTest, TruncatedBeforeTheFirstTouchIsStale) {
   ASSERT_EQ(::truncate(shards_.path(1).c_str(), 1000), 0);
   const Dataset data = Dataset::open(shards_.index_path());
   expect_only_shard_1_fails(data, ErrorCode::kStaleIndex,
-                            {"(1000 bytes now, " + std::to_string(size) + " then)", kRemedy});
+                            {"(1,000 bytes now, " + human_count(size) + " when indexed)", kRemedy});
   ASSERT_EQ(::truncate(shards_.path(1).c_str(), 0), 0);
   expect_only_shard_1_fails(data, ErrorCode::kStaleIndex,
-                            {"(0 bytes now, " + std::to_string(size) + " then)", kRemedy});
+                            {"(0 bytes now, " + human_count(size) + " when indexed)", kRemedy});
 }
 
 TEST_F(ChangedShardTest, DeletedIsNotFound) {

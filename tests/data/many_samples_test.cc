@@ -134,7 +134,7 @@ TEST(ManySamplesTest, GatherAsksOnceForMemoryOfTheRightSizeAndBeforeAShardIsRead
                 data.gather(numbers, "bin", std::span(offsets),
                             [](std::size_t) { return static_cast<std::byte*>(nullptr); });
               }),
-              AllOf(HasSubstr("3 offsets for 3 samples"), HasSubstr("one more")));
+              AllOf(HasSubstr("3 offsets for 3 samples"), HasSubstr("one offset more")));
 }
 
 TEST(ManySamplesTest, GatherGivesNothingOfAMappedShardThatWasWrittenTo) {

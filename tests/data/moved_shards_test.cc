@@ -316,9 +316,9 @@ TEST(MissingShardsTest, OfVeryManySomeAreLookedAt) {
   }
   build_index(dir / "x.idx", paths);
   const auto index = Index::open(dir / "x.idx");
-  EXPECT_THAT(count_missing_shards(*index), HasSubstr("at least 0 of 1003"));
+  EXPECT_THAT(count_missing_shards(*index), HasSubstr("at least 0 of 1,003"));
   for (const std::string& path : paths) fs::remove(path);
-  EXPECT_THAT(count_missing_shards(*index), HasSubstr("at least 1000 of 1003"));
+  EXPECT_THAT(count_missing_shards(*index), HasSubstr("at least 1,000 of 1,003"));
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
   EXPECT_EQ(warning(4, 4), std::nullopt);
   EXPECT_EQ(warning(1, 1), std::nullopt);
   EXPECT_THAT(warning(3, 4).value(),
-              testing::AllOf(HasSubstr("uses up to"),
+              testing::AllOf(HasSubstr("needs up to"),
                              HasSubstr("(" + std::to_string(4 * shard_bytes_) + " bytes)"),
                              HasSubstr("smaller window"), HasSubstr("larger cache")));
   // Several ranks each have a window, which cannot be smaller.

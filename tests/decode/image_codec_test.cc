@@ -357,8 +357,8 @@ TEST(ImageHeaderTest, WhatIsNoImageIsRefused) {
     }
     return std::string("read");
   };
-  EXPECT_EQ(text(""), "it is empty");
-  EXPECT_THAT(text("GIF89a"), HasSubstr("JPEG nor PNG nor WebP nor binary PNM"));
+  EXPECT_EQ(text(""), "is empty");
+  EXPECT_THAT(text("GIF89a"), HasSubstr("JPEG, PNG, WebP or binary PNM"));
   EXPECT_THAT(text("\xFF\xD8\xFF\xD9"),
               testing::AllOf(HasSubstr("JPEG: "), HasSubstr("no frame header")));
   EXPECT_EQ(text("\x89PNG\r\n\x1A\n"), "PNG: the data ends early");
@@ -730,14 +730,14 @@ TEST(ImageDefectTest, NoFlippedByteDoesWorseThanAFailure) {
 TEST(ImageDefectTest, AnImageBombIsRefusedBeforeMemoryIsTaken) {
   EXPECT_THAT(
       failure(test::png_bomb(1'000'000, 1'000'000)),
-      testing::AllOf(HasSubstr("1000000x1000000 (HxW)"), HasSubstr("limit of 268435456 pixels")));
+      testing::AllOf(HasSubstr("1000000x1000000 (HxW)"), HasSubstr("limit of 268,435,456 pixels")));
   const auto picture = test::test_picture(40, 40);
   for (const std::string& bytes : {test::encode_jpeg(picture), test::encode_png(picture),
                                    test::encode_webp(picture, false), test::encode_ppm(picture)}) {
     EXPECT_THAT(failure(bytes, {.max_pixels = 1599}),
-                testing::AllOf(HasSubstr("40x40 (HxW)"), HasSubstr("limit of 1599 pixels")));
+                testing::AllOf(HasSubstr("40x40 (HxW)"), HasSubstr("limit of 1,599 pixels")));
     EXPECT_THAT(failure(bytes, {.max_pixels = 1599, .crop = Box{0, 0, 1, 1}, .scale = 1}),
-                testing::AllOf(HasSubstr("40x40 (HxW)"), HasSubstr("limit of 1599 pixels")));
+                testing::AllOf(HasSubstr("40x40 (HxW)"), HasSubstr("limit of 1,599 pixels")));
     EXPECT_EQ(failure(bytes, {.max_pixels = 1600}), "decoded");
   }
 }
@@ -747,7 +747,7 @@ TEST(ImageDefectTest, NoSideIsLongerThanAMillionWhateverTheOtherOne) {
   for (const auto& [width, height] : {std::pair{most + 1, 1U}, {1U, most + 1}, {1U << 26, 1U}}) {
     const auto text =
         testing::AllOf(HasSubstr(std::to_string(height) + "x" + std::to_string(width) + " (HxW)"),
-                       HasSubstr("more than 1048576 pixels"));
+                       HasSubstr("more than 1,048,576 pixels"));
     EXPECT_THAT(failure(test::png_bomb(width, height)), text);
     const std::string pgm = "P5 " + std::to_string(width) + " " + std::to_string(height) +
                             " 255\n" + std::string(std::size_t{width} * height, 'x');

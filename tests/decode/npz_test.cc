@@ -54,7 +54,7 @@ TEST_P(NpzTest, NoMoreIsReadThanTheLimitAllows) {
   const std::string bytes = fuzz::zip({{"a.npy", std::string(3'000'000, '\0')}}, deflated());
   EXPECT_THAT(refusal(bytes, "a", 100'000),
               testing::AllOf(testing::HasSubstr("npz: array 'a'"),
-                             testing::HasSubstr("limit of 100000 bytes")));
+                             testing::HasSubstr("limit of 100,000 bytes")));
 }
 
 TEST_P(NpzTest, DamageIsRefusedWhereverItIs) {
@@ -116,7 +116,7 @@ TEST(NpzFileTest, OtherFilesAreRefused) {
               testing::AllOf(testing::HasSubstr("npz: "), testing::HasSubstr("not a zip archive")));
   EXPECT_THAT(refusal("\x93NUMPY and so on", "a"),
               testing::AllOf(testing::HasSubstr("npz: "), testing::HasSubstr("not a zip archive")));
-  EXPECT_EQ(refusal(fuzz::zip({}, false), "a"), "npz: it has no arrays");
+  EXPECT_EQ(refusal(fuzz::zip({}, false), "a"), "npz: the file has no arrays");
 }
 
 }  // namespace

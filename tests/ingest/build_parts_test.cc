@@ -98,8 +98,8 @@ TEST(MergeTest, WhatDoesNotBelongTogetherIsRefused) {
   EXPECT_THAT(test::error_text([&] { built("x.idx", shards, part(4, 3)); }),
               HasSubstr("no part 4 of 3"));
   EXPECT_THAT(test::error_text([&] { built("x.idx", shards, part(0, 3)); }),
-              HasSubstr("parts are numbered from 1"));
-  EXPECT_THAT(test::error_text([&] { update_index(p1); }), HasSubstr("the index is part 1/3"));
+              HasSubstr("from 1 to"));
+  EXPECT_THAT(test::error_text([&] { update_index(p1); }), HasSubstr("the index is only part 1/3"));
 }
 
 TEST(UpdateTest, TakesTheShardsAndContentThatTheIndexNames) {

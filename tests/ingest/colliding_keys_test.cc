@@ -96,7 +96,7 @@ TEST_F(CollidingKeysTest, ARepeatedOneIsFoundAmongThem) {
   EXPECT_THAT(error_text([&] {
                 build_index(dir_ / "y.idx", {one, other}, {.content = {.unique_keys = true}});
               }),
-              AllOf(HasSubstr("in two shards"), HasSubstr("and 19 more such samples"),
+              AllOf(HasSubstr("in two shards"), HasSubstr("and 19 more samples"),
                     HasSubstr("sample 30 in"), HasSubstr("sample 50 in")));
 }
 

@@ -135,11 +135,10 @@ TEST(CompressedShardTest, ADamagedStreamIsRefused) {
     EXPECT_EQ(build_index(dir / "x.idx", {path}).summary.num_members, 120U);
     std::string damaged = first + second;
     damaged[first.size()] ^= 1;
-    EXPECT_THAT(
-        error(damaged),
-        AllOf(
-            HasSubstr(std::string(compression_name(compression)) + " stream is neither another"),
-            HasSubstr("nor zeros): '" + path + "', offset " + std::to_string(first.size()) + ",")));
+    EXPECT_THAT(error(damaged),
+                AllOf(HasSubstr(std::string(compression_name(compression)) + " stream is neither"),
+                      HasSubstr("nor zeros): '" + path + "', offset " +
+                                std::to_string(first.size()) + ",")));
     EXPECT_THAT(error(first + second + "rubbish"), HasSubstr("nor zeros"));
     damaged = first + second;
     damaged[damaged.size() - 6] ^= 4;  // in the last stream's checksum, or in its length

@@ -33,7 +33,7 @@ TEST(DistinctShardsTest, AShardUnderAnotherNameIsRefusedWithBoth) {
     EXPECT_EQ(error_code(build), ErrorCode::kInvalidArgument) << other;
     EXPECT_THAT(error_text(build), AllOf(HasSubstr("named twice"),
                                          HasSubstr("'" + dir / "a.tar" + "' and '" + other + "'"),
-                                         HasSubstr("name it once")));
+                                         HasSubstr("name each shard once")));
   }
   EXPECT_FALSE(fs::exists(dir / "x.idx"));
 }
@@ -85,7 +85,7 @@ TEST(DistinctShardsTest, UrlsAreComparedInTheirOneSpellingAndShownWithoutSecrets
               }),
               AllOf(HasSubstr("named twice"),
                     HasSubstr("'http://host/a.tar?X-Amz-Date=***&X-Amz-Signature=***'"),
-                    HasSubstr("name it once")));
+                    HasSubstr("name each shard once")));
 }
 
 /// The directory real/deep/ can also be reached as link/. The kernel resolves "link/.." to real/,

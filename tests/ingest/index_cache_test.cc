@@ -263,7 +263,7 @@ TEST_F(IndexCacheTest, RefusedASourceSaysWhatToRun) {
   EXPECT_THAT(error_text([&] { open(data(), {.build_missing = false}); }),
               AllOf(HasSubstr("index is needed"), HasSubstr("IndexCacheOptions::build_missing"),
                     HasSubstr("'" + data() + "'"), HasSubstr("`shardwise index -o INDEX SOURCE`"),
-                    HasSubstr("name INDEX")));
+                    HasSubstr("give INDEX")));
   build_index(dir_ / "x.idx", {shard(0)});
   EXPECT_EQ(open(dir_ / "x.idx", {.build_missing = false}).index, dir_ / "x.idx");
 }
@@ -296,17 +296,17 @@ TEST_F(IndexCacheTest, AFolderThatOthersMayWriteToIsRefused) {
   fs::create_directory(dir_ / "open");
   fs::permissions(dir_ / "open", fs::perms::all);
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "open"}); }),
-              AllOf(HasSubstr("cannot be a folder"), HasSubstr("others may write"),
+              AllOf(HasSubstr("cannot be a folder"), HasSubstr("users may write"),
                     HasSubstr("'" + (dir_ / "open") + "'"), HasSubstr("chmod go-w"),
                     HasSubstr("another directory")));
   write_file(dir_ / "file", "");
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "file"}); }),
-              HasSubstr("(it is a file)"));
+              HasSubstr("(the path names a file)"));
   if (::geteuid() != 0) return;  // only root can give a folder to another user
   fs::create_directory(dir_ / "theirs");
   ASSERT_EQ(::chown((dir_ / "theirs").c_str(), 65534, 65534), 0);
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "theirs"}); }),
-              HasSubstr("(it belongs to another user)"));
+              HasSubstr("belongs to another user)"));
   EXPECT_TRUE(fs::is_empty(dir_ / "theirs"));
 }
 

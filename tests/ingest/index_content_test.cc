@@ -182,7 +182,7 @@ TEST(IndexContentTest, UniqueKeysAreCheckedOverShards) {
   BuildOptions options;
   options.content.unique_keys = true;
   const std::string text = test::error_text([&] { build_index(dir / "x.idx", shards, options); });
-  EXPECT_THAT(text, HasSubstr("(and 1 more such samples)"));
+  EXPECT_THAT(text, HasSubstr("(and 1 more sample "));
   EXPECT_THAT(text, HasSubstr("in 's0.tar' and sample 14"));
   EXPECT_FALSE(std::filesystem::exists(dir / "x.idx"));
   EXPECT_FALSE(build_index(dir / "x.idx", shards).summary.content.unique_keys);

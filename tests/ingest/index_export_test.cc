@@ -137,7 +137,7 @@ TEST_F(IndexExportTest, WhatWidsOwnTarReaderReadsOtherwiseIsRefused) {
   const std::string one = TarBuilder().file("1.a", "x").end().bytes();
   build_one("c.tar.gz", test::compress(one, Compression::kGzip));
   EXPECT_THAT(text(), AllOf(HasSubstr("the shard is compressed"), HasSubstr("c.tar.gz'"),
-                            HasSubstr("expand it")));
+                            HasSubstr("expand the shard")));
   build_one("m.tar", one + TarBuilder().file("2.a", "x").end().bytes());
   EXPECT_THAT(text(), AllOf(HasSubstr("the shard holds several archives"), HasSubstr("m.tar'")));
   write_file(dir_ / "h.tar",
@@ -292,7 +292,7 @@ TEST_F(IndexExportTest, WhatDaliCannotReadIsRefused) {
   build_one("c.tar.gz",
             test::compress(TarBuilder().file("1.a", "x").end().bytes(), Compression::kGzip));
   EXPECT_THAT(text(), AllOf(HasSubstr("the shard is compressed"), HasSubstr("c.tar.gz'"),
-                            HasSubstr("expand it")));
+                            HasSubstr("expand the shard")));
   build_one("e.tar", TarBuilder().entry("folder/", '5', "").end().bytes());
   EXPECT_THAT(text(), AllOf(HasSubstr("the shard has no samples"), HasSubstr("e.tar'")));
   write_file(dir_ / "sub/a.tar", TarBuilder().file("3.jpg", "x").end().bytes());

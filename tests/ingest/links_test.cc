@@ -49,11 +49,11 @@ TEST(LinksTest, ALinkNamedLikeAMemberIsAnErrorThatNamesItsTarget) {
     return test::error_text(build);
   };
   EXPECT_THAT(error('1', {}),
-              AllOf(HasSubstr("hard link to 'a.jpg'"), HasSubstr("name of a member"),
+              AllOf(HasSubstr("hard link to 'a.jpg'"), HasSubstr("named like a member"),
                     HasSubstr("x.tar', offset 1024, member 'b.jpg'"),
                     HasSubstr("--on-link resolve"), HasSubstr("--on-link skip")));
   EXPECT_THAT(error('2', {}),
-              AllOf(HasSubstr("symbolic link to 'a.jpg'"), HasSubstr("name of a member"),
+              AllOf(HasSubstr("symbolic link to 'a.jpg'"), HasSubstr("named like a member"),
                     HasSubstr("offset 1024, member 'b.jpg'"), HasSubstr("--on-link skip")));
   EXPECT_THAT(error('2', with_links(DefectPolicies::OnLink::kResolve)),
               HasSubstr("symbolic links are never followed"));
@@ -168,7 +168,7 @@ TEST(LinksTest, AHardLinkToNothingEarlierIsAnErrorUnderResolve) {
                 build_index(dir / "x.idx", {dir / "x.tar"},
                             with_links(DefectPolicies::OnLink::kResolve));
               }),
-              AllOf(HasSubstr("hard link to 'b.jpg'"), HasSubstr("name of a member"),
+              AllOf(HasSubstr("hard link to 'b.jpg'"), HasSubstr("named like a member"),
                     HasSubstr("no earlier member"), HasSubstr("offset 0, member 'a.jpg'")));
 }
 

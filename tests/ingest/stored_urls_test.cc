@@ -355,7 +355,7 @@ TEST_F(StoredUrlsTest, ABaseThatIsNoneIsDamage) {
   for (const char* base : {"pipe:touch x/", "/etc/", "file:///etc/", "https://host", "x"}) {
     rewritten(base, ":0.tar");
     EXPECT_EQ(test::error_code([&] { Index::open(index()); }), ErrorCode::kCorruptIndex) << base;
-    EXPECT_THAT(test::error_text([&] { Index::open(index()); }), HasSubstr("base of its URLs"));
+    EXPECT_THAT(test::error_text([&] { Index::open(index()); }), HasSubstr("base of the URLs"));
   }
 }
 

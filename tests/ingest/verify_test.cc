@@ -97,7 +97,7 @@ TEST(VerifyTest, SaysWhichMemberDiffers) {
   changed[1024] = 'z';
   TarBuilder::fix_checksum(changed.data() + 1024);
   EXPECT_THAT(*indexed.problem_with(changed, false),
-              testing::AllOf(HasSubstr("'z.cls' at offset 1536 with 1 bytes"),
+              testing::AllOf(HasSubstr("'z.cls' at offset 1536 with 1 byte"),
                              HasSubstr("'cls' of sample 'a' at offset 1536")));
 }
 

@@ -167,8 +167,8 @@ TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
       {R"({"wids_version":1})", "neither shardlist nor datasets", "d.json'"},
       {R"({"wids_version":1,"shardlist":[]})", "names no shards", "d.json'"},
       {"{" + list + "}", "no wids_version", "d.json'"},
-      {R"({"wids_version":1,"source_url":"x.json",)" + list + "}",
-       "a reference outside of datasets", "source_url"},
+      {R"({"wids_version":1,"source_url":"x.json",)" + list + "}", "outside of datasets",
+       "source_url"},
       {set(R"("name":"x")"), "a shardlist nor a source_url", "datasets[0]"},
       {set(R"("source_url":"x.json",)" + list), "shardlist and a source_url", "datasets[0]"},
       {set(R"("datasets":[],)" + list), "data sets in a data set", "datasets[0].datasets"},
@@ -432,7 +432,7 @@ TEST_F(WidsClaimsTest, AWrongCountNamesTheShardAndBoth) {
                             shards_[2] + R"(","nsamples":3})";
   EXPECT_THAT(check(wrong),
               AllOf(HasSubstr("'" + shards_[1] + "' has 4 samples, not 5"),
-                    HasSubstr("'" + dir_ / "d.json" + "'"), HasSubstr("1 more shards"),
+                    HasSubstr("'" + dir_ / "d.json" + "'"), HasSubstr("1 more shard)"),
                     HasSubstr("shardwise export --format wids")));
 }
 

@@ -107,7 +107,7 @@ TEST(EvaluateTest, CountsTopKConfusionAndLoss) {
   EXPECT_EQ(found.of_class(0).count, 4);
   EXPECT_EQ(found.of_class(0).sum, 0);
   EXPECT_NEAR(found.loss.value(), std::log(std::exp(2) + std::exp(1) + 5) - 1, 1e-12);
-  EXPECT_THAT(error_text([&] { found.of_class(7); }), HasSubstr("classes are 0 to 6"));
+  EXPECT_THAT(error_text([&] { found.of_class(7); }), HasSubstr("0 to 6"));
 }
 
 TEST(EvaluateTest, TheModelAlwaysGetsWholeBatches) {
@@ -227,7 +227,7 @@ TEST(EvaluateTest, WhateverIsMeasuredIsAveragedExactly) {
                     [](const torch::Tensor&, const torch::Tensor&) { return torch::ones({2}); },
                     data, {}, {.batch_size = 5});
               }),
-              HasSubstr("row of numbers"));
+              HasSubstr("row of values"));
   std::int64_t figures = 1;
   EXPECT_THAT(error_text([&] {
                 exact_means(

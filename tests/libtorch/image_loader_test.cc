@@ -553,7 +553,7 @@ TEST(ImageLoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {
   ImageLoader loader(data, {}, {.batch_size = 5});
   for (auto epoch : loader.epochs(2)) {
     for (auto& batch : epoch) static_cast<void>(batch), ADD_FAILURE();
-    EXPECT_THAT(test::error_text([&] { epoch.prove(); }), HasSubstr("it has no sample"));
+    EXPECT_THAT(test::error_text([&] { epoch.prove(); }), HasSubstr("no samples"));
   }
 }
 

@@ -506,7 +506,7 @@ TEST(ColumnsTest, ErrorsNameTheSampleTheFieldAndTheReason) {
   EXPECT_THAT(test::error_text([&] { batch["jpg"]; }),
               AllOf(HasSubstr("'jpg'"), HasSubstr("its columns are 'txt'")));
   EXPECT_THAT(test::error_text([&] { batch["txt"].values<std::int32_t>(); }),
-              HasSubstr("are uint8, 1 bytes each"));
+              HasSubstr("are uint8, 1 byte each"));
 }
 
 }  // namespace

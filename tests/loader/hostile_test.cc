@@ -80,7 +80,7 @@ TEST(HostileTest, ImagesThatClaimToBeHugeAreRefusedBeforeMemoryIsTaken) {
     const Dataset data = test::make_dataset(dir, "claims" + std::to_string(i), {{claims[i]}});
     for (const auto& transform : transforms) {
       EXPECT_THAT(text_of(data, columns::image(claims[i].first, *transform)),
-                  AllOf(HasSubstr("limit of 268435456 pixels"), HasSubstr("s00000"),
+                  AllOf(HasSubstr("limit of 268,435,456 pixels"), HasSubstr("s00000"),
                         HasSubstr("'" + claims[i].first + "'"),
                         HasSubstr("claims" + std::to_string(i) + "-0.tar")));
     }
@@ -96,7 +96,7 @@ TEST(HostileTest, WithoutALimitOfPixelsTheirBytesAreCountedAllTheSame) {
   for (const ImageTransform& transform : {ImageTransform{}, ImageTransform{.resize = {4, 4}},
                                           ImageTransform{.random_crop = {4, 4}}}) {
     EXPECT_THAT(text_of(data, columns::image("ppm", transform, unlimited)),
-                AllOf(HasSubstr("a side of more than 1048576"), HasSubstr("s00000")));
+                AllOf(HasSubstr("a side of more than 1,048,576"), HasSubstr("s00000")));
   }
 }
 
@@ -180,7 +180,7 @@ TEST(HostileTest, AHighAndNarrowImageDoesNotTakeManyTimesItsPixels) {
   const Dataset data = test::make_dataset(dir, "tall", {{{"pgm", tall}}});
   EXPECT_THAT(text_of(data, columns::image("pgm", {.resize = {2, 1024}})),
               AllOf(HasSubstr("1048576x1024 (HxW)"), HasSubstr("intermediate image"),
-                    HasSubstr("limit of 268435456"), HasSubstr("s00000"), HasSubstr("'pgm'")));
+                    HasSubstr("limit of 268,435,456"), HasSubstr("s00000"), HasSubstr("'pgm'")));
   Loader loader(data, {.columns = {columns::image("pgm", {.resize = {2, 16}})}});
   EXPECT_EQ(loader.next()->size(), 1u);
 }
@@ -224,7 +224,7 @@ TEST(HostileTest, ARowThatFindsNoMemorySaysHowMuchItWas) {
   Loader loader(data, {.columns = {columns::ragged_function("f", DType::kUInt8, make)}});
   EXPECT_THAT(test::error_text([&] { loader.next(); }),
               AllOf(HasSubstr("column 'f'"), HasSubstr("cannot allocate a row"),
-                    HasSubstr("2305843009213693952 bytes")));
+                    HasSubstr("2,305,843,009,213,693,952 bytes")));
 }
 #endif
 

@@ -70,7 +70,7 @@ TEST(LazyLoaderTest, BatchesByLengthNeedAnIndex) {
   const ServedDescriptor served;
   Loader::Options options = options_with(0);
   options.by_length = Loader::ByLength{.field = "txt"};
-  EXPECT_THAT(error_text([&] { Loader(served.open(), options); }), HasSubstr("needs an index"));
+  EXPECT_THAT(error_text([&] { Loader(served.open(), options); }), HasSubstr("has no index"));
   EXPECT_EQ(served.gets(), 0);
 }
 

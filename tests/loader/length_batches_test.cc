@@ -339,12 +339,12 @@ TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
   const auto text = [&](const Loader::Options& options, const ResumeToken& from) {
     return test::error_text([&] { Loader(data, options).restore(from); });
   };
-  EXPECT_THAT(text(options_of(40), token),
-              AllOf(HasSubstr("batches by length cannot change"),
-                    HasSubstr("max_tokens 0' in the token"), HasSubstr("max_tokens 40' here")));
+  EXPECT_THAT(text(options_of(40), token), AllOf(HasSubstr("batches by length cannot change"),
+                                                 HasSubstr("max_tokens 0' in the token"),
+                                                 HasSubstr("max_tokens 40' in this loader")));
   Loader::Options plain = options_of();
   plain.by_length.reset();
-  EXPECT_THAT(text(plain, token), HasSubstr("none here"));
+  EXPECT_THAT(text(plain, token), HasSubstr("none in this loader"));
   EXPECT_THAT(text(options_of(), run(data, plain, 1, {}, 2).token), HasSubstr("none in the token"));
   ResumeToken forged = token;
   forged.batches->delivered = 100;
@@ -399,8 +399,8 @@ TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
               HasSubstr("tail is drop"));
   EXPECT_THAT(text([](Loader::Options& o) { o.order.kind = Wids{}; }), HasSubstr("wids"));
   EXPECT_THAT(text([](Loader::Options& o) { o.order.epoch_size = std::uint64_t{1} << 60; }),
-              AllOf(HasSubstr("1152921504606846976 positions"),
-                    HasSubstr("36028797018963968 windows"), HasSubstr("more than 2^27"),
+              AllOf(HasSubstr("1,152,921,504,606,846,976 positions"),
+                    HasSubstr("36,028,797,018,963,968 windows"), HasSubstr("more than 2^27"),
                     HasSubstr("larger window"), HasSubstr("smaller epoch_size")));
 }
 

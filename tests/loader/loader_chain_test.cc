@@ -402,7 +402,7 @@ class Chain {
     } catch (const BadField& error) {
       const std::string text = error.what();
       if (too_many) {
-        must(text.find("bad samples, more than the") != std::string::npos, text);
+        must(text.find("more than the") != std::string::npos, text);
         rank.lost += failed_before;
         return;
       }

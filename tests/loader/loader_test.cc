@@ -601,8 +601,9 @@ TEST(LoaderTest, AnEmptyDataSetHasEpochsWithoutSteps) {
   const Dataset data = make_numbers(dir, 3).subset(std::vector<std::uint64_t>{});
   Loader loader(data, {.columns = all_columns()});
   EXPECT_FALSE(loader.next().has_value());
-  EXPECT_THAT(test::error_text([&] { loader.epoch().prove(); }),
-              AllOf(HasSubstr("epoch 0: "), HasSubstr("no samples"), HasSubstr("proves nothing")));
+  EXPECT_THAT(
+      test::error_text([&] { loader.epoch().prove(); }),
+      AllOf(HasSubstr("epoch 0: "), HasSubstr("no samples"), HasSubstr("nothing is proven")));
 }
 
 TEST(ReducerTest, GatherGivesTheBytesOfAllRanksInTheirOrder) {

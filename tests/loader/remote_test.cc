@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/text.h"
 #include "data/cache_simulation.h"
 #include "order/shard_schedule.h"
 #include "shardwise/data/fetch_plan.h"
@@ -233,7 +234,7 @@ TEST_F(RemoteLoaderTest, TheWarningOfASmallCacheKnowsWindowsOfLengths) {
     return Loader(data, how).cache_warning().value_or("none");
   };
   const auto uses = [&](std::uint64_t shards) {
-    return "(" + std::to_string(shards * shard_bytes_) + " bytes), more than the cache";
+    return "(" + human_count(shards * shard_bytes_) + " bytes), more than the cache";
   };
   EXPECT_EQ(warning(Sequential{}, 0), "none");
   EXPECT_EQ(warning(Sequential{}, 30), "none");

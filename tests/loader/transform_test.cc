@@ -496,7 +496,7 @@ TEST(TransformTest, WhatCannotBeIsRefusedWithARemedy) {
                              HasSubstr("all but one")));
   EXPECT_THAT(refusal({.centre_crop = {2, 2}, .random_crop = {2, 2}}),
               testing::AllOf(HasSubstr("cannot transform images"),
-                             HasSubstr("centre_crop and random_crop"), HasSubstr("leave one out")));
+                             HasSubstr("centre_crop and random_crop"), HasSubstr("leave out one")));
   EXPECT_THAT(refusal({.random_resized_crop = {{.size = {2, 2}, .ratio = {2, 1}}}}),
               testing::AllOf(HasSubstr("cannot transform images"),
                              HasSubstr("random_resized_crop.ratio is [2.000000, 1.000000]"),

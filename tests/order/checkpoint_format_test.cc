@@ -85,7 +85,7 @@ TEST(CheckpointFormatTest, EveryCutIsRefused) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_THAT(refused(bytes.substr(0, size)), HasSubstr("run.pt")) << size;
   }
-  EXPECT_THAT(refused(bytes + "x"), HasSubstr("but should have"));
+  EXPECT_THAT(refused(bytes + "x"), HasSubstr(" instead of "));
 }
 
 TEST(CheckpointFormatTest, SaysWhatIsWrong) {
@@ -97,7 +97,7 @@ TEST(CheckpointFormatTest, SaysWhatIsWrong) {
   EXPECT_THAT(refused(bytes), HasSubstr("the value 'note' is damaged"));
   CheckpointContent twice = some_content();
   twice.parts.push_back(twice.parts[1]);
-  EXPECT_THAT(refused(bytes_of(twice)), HasSubstr("it has 'step' twice"));
+  EXPECT_THAT(refused(bytes_of(twice)), HasSubstr("'step' occurs twice"));
 }
 
 TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
@@ -113,10 +113,10 @@ TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
   };
   const std::string hash(32, '0');
   EXPECT_THAT(refused(with("x uint8 - 18446744073709551615 " + hash)), HasSubstr("too large"));
-  EXPECT_THAT(refused(with("x uint8 -1 1 " + hash)), HasSubstr("numbers is not valid"));
-  EXPECT_THAT(refused(with("x uint8 1,,2 1 " + hash)), HasSubstr("numbers is not valid"));
-  EXPECT_THAT(refused(with("x")), HasSubstr("numbers is not valid"));
-  EXPECT_THAT(refused(with("x uint8 1 1000 " + hash)), HasSubstr("but should have"));
+  EXPECT_THAT(refused(with("x uint8 -1 1 " + hash)), HasSubstr("number is not valid"));
+  EXPECT_THAT(refused(with("x uint8 1,,2 1 " + hash)), HasSubstr("number is not valid"));
+  EXPECT_THAT(refused(with("x")), HasSubstr("number is not valid"));
+  EXPECT_THAT(refused(with("x uint8 1 1000 " + hash)), HasSubstr(" instead of "));
 }
 
 TEST(CheckpointFormatTest, TheTokenIsReadFromTheFrontAlone) {

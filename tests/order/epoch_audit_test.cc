@@ -157,7 +157,7 @@ TEST(EpochAuditTest, OfNoSampleNothingIsProven) {
   const EpochAudit::Expectation nothing(0, kFingerprint);
   const EpochAudit audit = audit_of({});
   EXPECT_FALSE(audit.verdict(nothing).proven);
-  EXPECT_EQ(audit.verdict(nothing).text(3), "epoch 3: it has no samples, so it proves nothing");
+  EXPECT_EQ(audit.verdict(nothing).text(3), "epoch 3: no samples, so nothing is proven");
   EXPECT_EQ(test::error_code([&] { audit.prove(nothing, 3); }), ErrorCode::kNotExact);
   EpochAudit::Expectation all_left_out(2, kFingerprint);
   all_left_out.leave_out(Samples{0, 1});

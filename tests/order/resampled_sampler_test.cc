@@ -166,7 +166,7 @@ TEST(ResampledSamplerTest, OtherWeightsAreAnotherOrder) {
               testing::HasSubstr("weights differ"));
   ResampledSampler plain(3, by_sample(1, 0));
   EXPECT_THAT(test::error_text([&] { plain.resume(sampler.token()); }),
-              testing::HasSubstr("weights 'w' there, '' here"));
+              testing::HasSubstr("weights 'w' in the token, '' in this run"));
 }
 
 TEST(ResampledSamplerTest, SaysThatItIsNotExact) {

@@ -256,7 +256,7 @@ TEST(ResumeTokenTest, EveryDamageIsNoticed) {
     ASSERT_THROW(ResumeToken::from_text(text.substr(0, i)), Error) << i;
   }
   EXPECT_THAT(test::error_text([&] { ResumeToken::from_text(text + "AAAA"); }),
-              HasSubstr("its checksum is wrong"));
+              HasSubstr("checksum is wrong"));
   for (const char* other : {"", "hello", "swallow", "sw2", "sw", "sw.AAAA", "swx.AAAA", "sw2.",
                             "sw2.AA", "a swallow sw2."}) {
     EXPECT_THAT(test::error_text([&] { ResumeToken::from_text(other); }),
@@ -281,7 +281,7 @@ TEST(ResumeTokenTest, NoOtherTextIsTheSameToken) {
     }
   }
   EXPECT_THAT(test::error_text([] { ResumeToken::from_text(full_token().to_text() + "A"); }),
-              HasSubstr("its last character is wrong"));
+              HasSubstr("last character is wrong"));
 }
 
 TEST(ResumeTokenTest, OfAnotherFormatSaysWhichAndWhatToDo) {
@@ -316,31 +316,34 @@ TEST(ResumeTokenTest, RefusesAnotherDataSetOrOrderAndNamesWhatDiffers) {
   Order changed = order;
   changed.kind = Chunked{500, 1};
   changed.seed = 18;
-  EXPECT_THAT(text(samples, changed),
-              HasSubstr("seed 17 there, 18 here, chunk_size 1000 there, 500 here"));
+  EXPECT_THAT(
+      text(samples, changed),
+      HasSubstr(
+          "seed 17 in the token, 18 in this run, chunk_size 1000 in the token, 500 in this run"));
   EXPECT_THAT(text(samples.with_fingerprint({1, 1}), order),
-              HasSubstr("data set 00000000000011110000000000002222 there, "
-                        "00000000000000010000000000000001 here"));
+              HasSubstr("data set 00000000000011110000000000002222 in the token, "
+                        "00000000000000010000000000000001 in this run"));
   EXPECT_THAT(text(samples.with_fingerprint({1, 1}), changed),
-              HasSubstr("0001 here, seed 17 there"));
+              HasSubstr("0001 in this run, seed 17 in the token"));
   EXPECT_THAT(text(SampleSet(5001).with_fingerprint(kData), order),
-              HasSubstr("num_samples 5000 there, 5001 here"));
+              HasSubstr("num_samples 5000 in the token, 5001 in this run"));
   changed = order;
   changed.kind = Chunked{1000, 2, true};
   changed.streams = 2;
   changed.tail = Order::Tail::kDrop;
-  EXPECT_THAT(text(samples, changed), testing::AllOf(HasSubstr("streams 1 there, 2 here"),
-                                                     HasSubstr("tail exact there, drop here"),
-                                                     HasSubstr("window 1 there, 2 here"),
-                                                     HasSubstr("phase false there, true here")));
+  EXPECT_THAT(text(samples, changed),
+              testing::AllOf(HasSubstr("streams 1 in the token, 2 in this run"),
+                             HasSubstr("tail exact in the token, drop in this run"),
+                             HasSubstr("window 1 in the token, 2 in this run"),
+                             HasSubstr("phase false in the token, true in this run")));
   changed = order;
   changed.epoch_size = 99;
   changed.balance_bytes = true;
   EXPECT_THAT(text(samples.with_bytes([](std::uint64_t) { return 1; }), changed),
-              testing::AllOf(HasSubstr("balance_bytes false there, true here"),
-                             HasSubstr("epoch_size 0 there, 99 here")));
+              testing::AllOf(HasSubstr("balance_bytes false in the token, true in this run"),
+                             HasSubstr("epoch_size 0 in the token, 99 in this run")));
   EXPECT_THAT(text(samples, {.kind = Sequential{}}),
-              HasSubstr("sampler chunked there, sequential here"));
+              HasSubstr("sampler chunked in the token, sequential in this run"));
   EXPECT_NO_THROW(make_sampler(samples, order, {.world_size = 7, .batch_size = 3})->resume(token));
 }
 
@@ -354,14 +357,16 @@ TEST(ResumeTokenTest, DifferencesAreInWords) {
   EXPECT_EQ(difference(spec(5, Chunked{}), spec(5, Chunked{})), "");
   EXPECT_EQ(difference(spec(shards, Sharded{}), spec(others, Sharded{})), "shard lengths differ");
   EXPECT_EQ(difference(spec(shards, Sharded{1}), spec(others, Sharded{2})),
-            "window 1 there, 2 here, shard lengths differ");
+            "window 1 in the token, 2 in this run, shard lengths differ");
   EXPECT_EQ(difference(spec(shards, Sharded{}), spec(6, Chunked{})),
-            "sampler sharded there, chunked here, num_samples 5000 there, 6 here");
+            "sampler sharded in the token, chunked in this run, num_samples 5000 in the token, 6 "
+            "in this run");
   EXPECT_EQ(difference(spec(5, Wids{}, {.world_size = 2}), spec(5, Wids{.shuffle = false})),
-            "chunk_size 1000000 there, 2000 here, shuffle true there, false here, world_size 2 "
-            "there, 1 here");
+            "chunk_size 1000000 in the token, 2000 in this run, shuffle true in the token, false "
+            "in this run, world_size 2 "
+            "in the token, 1 in this run");
   EXPECT_EQ(difference(spec(shards, Resampled{}), spec(shards, Resampled{Resampled::Unit::kShard})),
-            "resample sample there, shard here, shard lengths differ");
+            "resample sample in the token, shard in this run, shard lengths differ");
   ResumeToken::OrderSpec old = spec(5, Chunked{});
   old.versions[0] = 9;
   EXPECT_EQ(difference(old, spec(5, Chunked{})), "") << "versions are not compared";
@@ -382,13 +387,13 @@ TEST(ResumeTokenTest, AnotherVersionOfAnAlgorithmIsNamed) {
       other.spec.versions[i] += 3;
       EXPECT_EQ(test::error_code([&] { other.require(token.spec, kData); }),
                 ErrorCode::kVersionMismatch);
-      EXPECT_THAT(
-          test::error_text([&] { other.require(token.spec, kData); }),
-          testing::AllOf(HasSubstr("cannot resume"),
-                         HasSubstr("version " + std::to_string(token.spec.versions[i] + 3) +
-                                   " of the " + names[i]),
-                         HasSubstr("there, " + std::to_string(token.spec.versions[i]) + " here"),
-                         HasSubstr("finish the epoch")));
+      EXPECT_THAT(test::error_text([&] { other.require(token.spec, kData); }),
+                  testing::AllOf(HasSubstr("cannot resume"),
+                                 HasSubstr("version " + std::to_string(token.spec.versions[i] + 3) +
+                                           " of the " + names[i]),
+                                 HasSubstr("in the token, " +
+                                           std::to_string(token.spec.versions[i]) + " in this run"),
+                                 HasSubstr("finish the epoch")));
       other.spec.order.seed += 1;
       EXPECT_EQ(test::error_code([&] { other.require(token.spec, kData); }), ErrorCode::kMismatch)
           << "an order that differs is said first";
@@ -515,7 +520,7 @@ TEST(ResumeTokenTest, AChangeThatWouldLoseTheRestOfAPassIsRefused) {
                              HasSubstr("data sets or weights")));
   EXPECT_THAT(refusal(passes, 4, {.seed = 8, .epoch_size = 300}),
               testing::AllOf(HasSubstr("epoch 4 begins where 200 of 1000 samples "),
-                             HasSubstr(": seed 7 there, 8 here")));
+                             HasSubstr(": seed 7 in the token, 8 in this run")));
   EXPECT_THAT(refusal(mixture(0.9, 0.1), 4, mixture(0.9, 0.1, 8)),
               HasSubstr("data set 1 have been read"));
   EXPECT_THAT(refusal(passes, 3, mixture(0.9, 0.1)),

@@ -55,7 +55,7 @@ TEST(SampleSetTest, IsANumber) {
   EXPECT_THAT(test::error_text([&] { static_cast<void>(samples.column("w")); }),
               testing::AllOf(HasSubstr("no columns"), HasSubstr("column 'w'")));
   EXPECT_THAT(test::error_text([] { SampleSet(std::int8_t{-3}); }),
-              testing::AllOf(HasSubstr("samples is -3"), HasSubstr("at least 0")));
+              testing::AllOf(HasSubstr("samples is -3"), HasSubstr("0 or more")));
   EXPECT_EQ(SampleSet(~std::uint64_t{0}).size(), ~std::uint64_t{0});
 }
 

@@ -118,7 +118,7 @@ TEST(WidsSamplerTest, RefusesWhatWidsDoesNotHave) {
   EXPECT_THAT(test::error_text([] { WidsSampler(10, {.kind = Chunked{}}); }),
               testing::HasSubstr("Wids"));
   EXPECT_THAT(test::error_text([] { WidsSampler(10, {}, {.rank = 3}); }),
-              testing::HasSubstr("ranks are in [0, 1)"));
+              testing::HasSubstr("[0, 1)"));
 }
 
 // A run may change its order between epochs, but samples that it leaves out must remain left out.

@@ -79,7 +79,7 @@ def test_a_state_at_the_end_of_an_epoch_has_nothing_left() -> None:
 def test_a_state_of_another_order_is_refused_and_changes_nothing() -> None:
     walk = iter(sampler(0, 2, window=3))
     ahead = list(itertools.islice(walk, 5))
-    with pytest.raises(Mismatch, match="window 64 there, 3 here"):
+    with pytest.raises(Mismatch, match="window 64 in the token, 3 in this run"):
         walk.load_state_dict(iter(sampler(0, 2)).state_dict())
     assert ahead + list(walk) == list(sampler(0, 2, window=3))
 

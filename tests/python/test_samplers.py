@@ -118,7 +118,7 @@ def test_a_mixture_is_drawn_from_by_its_weights(ds: shardwise.Dataset) -> None:
 
 def test_tokens_of_other_orders_are_refused(ds: shardwise.Dataset) -> None:
     token = Sampler(ds, Order(seed=1)).token(10)
-    with pytest.raises(errors.Mismatch, match="seed 1 there, 2 here"):
+    with pytest.raises(errors.Mismatch, match="seed 1 in the token, 2 in this run"):
         Sampler(ds, Order(seed=2)).resume(token)
     with pytest.raises(ValueError):
         Sampler(ds).resume("nonsense")

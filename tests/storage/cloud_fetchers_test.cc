@@ -422,9 +422,9 @@ TEST_F(CloudTest, GoogleCredentialsThatAreNotReadAreErrors) {
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
               AllOf(HasSubstr("Google credentials"), HasSubstr("not supported: '")));
   test::write_file(home_ / "c.json", R"({"type":"external_account"})");
-  EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("(it has no token_url)"));
+  EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("has no token_url)"));
   test::write_file(home_ / "c.json", R"({"type":"service_account","client_email":"x"})");
-  EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("(it has no private_key)"));
+  EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("has no private_key)"));
   test::write_file(home_ / "c.json",
                    R"({"type":"authorized_user","client_id":"i","client_secret":"s",)"
                    R"("refresh_token":"r","token_uri":")" +
@@ -551,7 +551,7 @@ TEST_F(CloudTest, AzureNeedsAnAccount) {
   environment_.set("AZURE_STORAGE_ACCOUNT", "b");
   EXPECT_EQ(find_azure_account().endpoint, "https://b.blob.core.windows.net");
   EXPECT_THAT(error_text([&] { fetched("az://b.blob.core.windows.net/box"); }),
-              HasSubstr("(it names no blob)"));
+              HasSubstr("names no blob"));
 }
 
 TEST_F(CloudTest, TheHubIsReadByItsTokenWhichStaysWithTheHub) {

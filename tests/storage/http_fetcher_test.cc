@@ -176,8 +176,9 @@ TEST_F(HttpFetcherTest, BringsRanges) {
 
 TEST_F(HttpFetcherTest, ARangeBeyondTheEndIsAnError) {
   const std::string url = serve({.body = "12345"});
-  EXPECT_THAT(text_of({.url = url, .range = {3, 9}}),
-              AllOf(HasSubstr("5 bytes"), HasSubstr("at byte 9"), HasSubstr("index it again")));
+  EXPECT_THAT(
+      text_of({.url = url, .range = {3, 9}}),
+      AllOf(HasSubstr("5 bytes"), HasSubstr("at byte 9"), HasSubstr("index the file again")));
   EXPECT_THAT(text_of({.url = url, .range = {6, std::nullopt}}), HasSubstr("HTTP status 416"));
   serve({.body = "12345", .has_ranges = false});
   EXPECT_THAT(text_of({.url = url, .range = {0, 9}}), HasSubstr("5 bytes"));
@@ -205,14 +206,14 @@ TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   const std::string url = serve({.body = "new", .etag = "\"v2\""});
   const Fetcher::Request request{.url = url, .validator = "\"v1\""};
   EXPECT_THAT(text_of(request),
-              AllOf(HasSubstr("changed at its source: '" + url + "'"), HasSubstr("'\"v1\"' then"),
+              AllOf(HasSubstr("changed at its source: '" + url + "'"), HasSubstr("'\"v1\"' before"),
                     HasSubstr("'\"v2\"' now"), HasSubstr("`shardwise index`")));
   EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
   EXPECT_EQ(error_code([&] { fetchers_.stat(request); }), ErrorCode::kStaleIndex);
   EXPECT_EQ(fetched({.url = url, .validator = "\"v2\""}), "new");
   serve({.body = "new", .etag = ""});
   EXPECT_EQ(code_of(request), ErrorCode::kStaleIndex);
-  EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, unknown now)"));
+  EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' before, unknown now)"));
 }
 
 // Fault under test: tests/faults.md 10.
@@ -429,7 +430,7 @@ TEST_F(HttpFetcherTest, Row11_ACutWithoutRangesOrValidatorStartsAgain) {
 
     StringSink stubborn(false);
     EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
-                AllOf(HasSubstr("(the transfer was interrupted"), HasSubstr("from its start")));
+                AllOf(HasSubstr("(the transfer was interrupted"), HasSubstr("from the start")));
   }
 }
 
@@ -557,7 +558,7 @@ TEST_F(HttpFetcherTest, ContentEncodingIsNamedWhereItMayBeTheCause) {
   const std::string gzip = "Content-Encoding: gzip\r\n";
   const std::string url = serve({.body = "12345", .etag = "W/\"v1\"", .extra_headers = gzip});
   EXPECT_THAT(text_of({.url = url, .validator = "\"v1\""}),
-              AllOf(HasSubstr("'\"v1\"' then"), HasSubstr("'W/\"v1\"' now"),
+              AllOf(HasSubstr("'\"v1\"' before"), HasSubstr("'W/\"v1\"' now"),
                     HasSubstr("Content-Encoding: gzip"), Not(HasSubstr("index` again"))));
   serve({.body = "12345", .has_ranges = false, .extra_headers = gzip});
   EXPECT_THAT(text_of({.url = url, .range = {1, 3}}), HasSubstr("Content-Encoding: gzip)"));
@@ -583,7 +584,7 @@ TEST_F(HttpFetcherTest, AServerThatGivesSeveralVersionsIsTold) {
   const std::string version = fetchers_.stat({.url = url}).validator;
   EXPECT_THAT(
       text_of({.url = url, .validator = version}),
-      AllOf(HasSubstr("changed at its source"), HasSubstr("(version '\"node-1\"' then, '\"node-"),
+      AllOf(HasSubstr("changed at its source"), HasSubstr("(version '\"node-1\"' before, '\"node-"),
             HasSubstr("within seconds"), HasSubstr("same size")));
   // If the sizes differ, the file was replaced.
   serve({.body = "12345", .etag = "\"v1\""});

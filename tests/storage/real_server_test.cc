@@ -173,7 +173,7 @@ TEST_F(NginxTest, Row14_NoRedirectLeavesEncryption) {
   EXPECT_THAT(
       error_text([&] { fetched({.url = tls_url("/down")}); }),
       AllOf(HasSubstr("redirected to 'http://localhost:" + std::to_string(port_) + "/x.tar'"),
-            HasSubstr("not encrypted"), HasSubstr("own URL")));
+            HasSubstr("not encrypted"), HasSubstr("redirecting URL")));
 }
 
 TEST_F(NginxTest, CertificatesAreChecked) {

@@ -135,7 +135,7 @@ TEST_F(S3FetcherTest, RequestsAreSigned) {
   EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar", .validator = "\"v1\""}), body)) << fault_;
   EXPECT_EQ(server_.requests().back().header("if-match"), "\"v1\"");
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/a/x.tar", .validator = "\"v0\""}); }),
-              AllOf(HasSubstr("'s3://bucket/a/x.tar' (version '\"v0\"' then, '\"v1\"' now)")));
+              AllOf(HasSubstr("'s3://bucket/a/x.tar' (version '\"v0\"' before, '\"v1\"' now)")));
 
   options_.s3.session_token = kToken;
   EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar"}), body)) << fault_;

@@ -160,9 +160,10 @@ TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
   const auto cache = ShardCache::open(options());
   CacheRequest wanted = request(0);
   wanted.source.size_bytes = kShardBytes + 1;
-  EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }),
-              AllOf(HasSubstr("length differs"), HasSubstr("100000 bytes now, 100001 then"),
-                    HasSubstr("shardwise index")));
+  EXPECT_THAT(
+      error_text([&] { CacheAccess::get(*cache, wanted); }),
+      AllOf(HasSubstr("length differs"), HasSubstr("100,000 bytes now, 100,001 when indexed"),
+            HasSubstr("shardwise index")));
   wanted = request(0);
   wanted.source.source_hash = hash128("another");
   EXPECT_THAT(error_text([&] { CacheAccess::get(*cache, wanted); }), HasSubstr("fetched bytes"));
@@ -235,7 +236,7 @@ TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
       EXPECT_THAT(
           error_text([&] { CacheAccess::get(*cache, wanted); }),
           AllOf(HasSubstr("changed at its source"), HasSubstr(server_.url(path(0))),
-                HasSubstr("version '\"v1\"' then, '\"v2\"' now"), HasSubstr("shardwise index")));
+                HasSubstr("version '\"v1\"' before, '\"v2\"' now"), HasSubstr("shardwise index")));
       EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
       wanted.source.size_bytes.reset();  // the cache then asks the source for the size
       EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
@@ -467,12 +468,12 @@ TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
     return error_text([&] { ShardCache::open({.directory = path}); });
   };
   test::write_file(dir_ / "file", "x");
-  EXPECT_THAT(open_text(dir_ / "file"), HasSubstr("it is a file"));
+  EXPECT_THAT(open_text(dir_ / "file"), HasSubstr("names a file"));
   EXPECT_THAT(open_text(dir_.path()), AllOf(HasSubstr("other files"), HasSubstr("'file'"),
                                             HasSubstr("an empty directory")));
   std::filesystem::create_directory(dir_ / "open");
   ::chmod((dir_ / "open").c_str(), 0777);
-  EXPECT_THAT(open_text(dir_ / "open"), HasSubstr("others may write"));
+  EXPECT_THAT(open_text(dir_ / "open"), HasSubstr("users may write"));
   if (::geteuid() == 0) {
     std::filesystem::create_directory(dir_ / "foreign");
     ASSERT_EQ(::chown((dir_ / "foreign").c_str(), 12345, 12345), 0);

@@ -384,7 +384,8 @@ TEST(TarScannerTest, ChecksumFieldsHoldDigitsAndBlanksOnly) {
   tar.file("a.x", "y").end();
   std::string bytes = tar.bytes();
   bytes[155] = '\xd7';
-  EXPECT_THAT(test::error_text([&] { scan_one_way(bytes, {}); }), HasSubstr("not a tar header"));
+  EXPECT_THAT(test::error_text([&] { scan_one_way(bytes, {}); }),
+              HasSubstr("must be a tar header"));
 }
 
 // libarchive checks the first header more strictly than later headers.

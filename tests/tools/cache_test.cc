@@ -203,7 +203,7 @@ TEST_F(CacheCommandTest, ACacheOfAGroup) {
   const std::string shared = shards_.dir / "shared";
   shardwise_output({"epoch", shards_.index(), "--quiet", "--cache", shared, "--cache-group"});
   expect_failure(shardwise({"epoch", shards_.index(), "--quiet", "--cache", shared}),
-                 {"it is shared with its group", "--cache-group"});
+                 {"the directory is shared with its group", "--cache-group"});
   EXPECT_THAT(shardwise_output({"cache", "ls", shared}), HasSubstr("10 shards"));
   EXPECT_THAT(shardwise_output({"cache", "clear", shared}), HasSubstr("removed 10 shards"));
 }
@@ -225,9 +225,9 @@ TEST_F(CacheCommandTest, WrongUsageAndWhatIsNoCache) {
                 HasSubstr("'" + (shards_.dir / "none") + "'"));
     EXPECT_FALSE(fs::exists(shards_.dir / "none")) << "looking makes nothing";
     EXPECT_THAT(error({command, shards_.dir.path()}, 1),
-                AllOf(HasSubstr("cannot be a shard cache (it holds other files"),
+                AllOf(HasSubstr("cannot be a shard cache (the directory has other files"),
                       HasSubstr("name an empty directory")));
-    EXPECT_THAT(error({command, shards_.index()}, 1), HasSubstr("(it is a file)"));
+    EXPECT_THAT(error({command, shards_.index()}, 1), HasSubstr("(the path names a file)"));
   }
 }
 

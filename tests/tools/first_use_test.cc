@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/text.h"
 #include "served_shards.h"
 
 namespace shardwise::test {
@@ -284,7 +285,7 @@ TEST_F(RemoteFirstUseTest, ADescriptorsSizesAreCheckedBeforeAnyShardIsRead) {
                  .dump()});
   };
   const std::string url = shards_.server.url("/train.json");
-  const std::string size = std::to_string(ServedShards::shard_bytes());
+  const std::string size = human_count(ServedShards::shard_bytes());
   serve(ServedShards::shard_bytes() + 1, ServedShards::kSamples);
   const std::string wrong = "is " + size + " bytes long, not ";
   expect_failure(use({"info", url}), {"/0.tar", wrong, "/train.json"});

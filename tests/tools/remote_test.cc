@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/text.h"
 #include "served_shards.h"
 #include "support/spawned.h"
 
@@ -430,12 +431,12 @@ TEST_F(RemoteCommandTest, VerifyNamesBothVersionsOfAShardThatWasReplaced) {
   shards_.server.serve(ServedShards::path(4), {.body = longer, .etag = "\"v2\""});
   const Finished replaced = shardwise({"verify", shards_.index(), "--quiet"});
   EXPECT_EQ(replaced.code, 1);
-  const std::string size = std::to_string(ServedShards::body(4).size());
+  const std::string size = human_count(ServedShards::body(4).size());
   EXPECT_THAT(
       replaced.out,
       HasSubstr("changed at its source since it was indexed: '" + shards_.server.url("/4.tar") +
-                "' (" + size + " bytes, version '\"v1\"' then; " + std::to_string(longer.size()) +
-                " bytes, version '\"v2\"' now)"));
+                "' (" + size + " bytes, version '\"v1\"' when indexed; " +
+                human_count(longer.size()) + " bytes, version '\"v2\"' now)"));
 }
 
 // faults.md 43: the program starts no other program.

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "base/text.h"
 #include "decode/decode_failure.h"
 
 namespace shardwise::detail {
@@ -75,7 +76,7 @@ void append(const AVFrame& frame, int channel, int begin, int end, std::vector<f
                         [](double value) { return static_cast<float>(value); });
       return;
     default:
-      throw DecodeFailure("its sample format is unknown");
+      throw DecodeFailure("the sample format is unknown");
   }
 }
 
@@ -115,7 +116,7 @@ LibavPtr<SwrContext> make_resampler(const AVFrame& like, int sample_rate, int to
   // channels.
   av_opt_set_double(resampler.get(), "rematrix_maxval", 1.0, 0);
   const int result = resampler ? swr_init(resampler.get()) : AVERROR(EINVAL);
-  if (result < 0) throw_libav_failure("its samples cannot be mixed or resampled", result);
+  if (result < 0) throw_libav_failure("the samples cannot be mixed or resampled", result);
   return resampler;
 }
 
@@ -140,14 +141,14 @@ int resample(SwrContext& resampler, const std::vector<std::vector<float>>& from,
   }
   const int made =
       swr_convert(&resampler, out.data(), most, count > 0 ? in.data() : nullptr, count);
-  if (made < 0) throw_libav_failure("its samples cannot be resampled", made);
+  if (made < 0) throw_libav_failure("the samples cannot be resampled", made);
   for (auto& channel : to) channel.resize(before + static_cast<std::size_t>(made));
   return made;
 }
 
 void require_few(double num_samples, int channels, std::uint64_t most) {
   if (num_samples * channels <= static_cast<double>(most)) return;
-  throw DecodeFailure("it has more samples than the limit of " + std::to_string(most));
+  throw DecodeFailure("the sound has more samples than the limit of " + human_count(most));
 }
 
 /// Returns the number of the first sample at or after this time.
@@ -167,15 +168,15 @@ AudioDecoder::AudioDecoder(std::string_view bytes, const Format& format)
   codec_ = open_decoder(demuxer_.stream(stream_), 0);
   // Decode a frame to learn rate and channels. Containers may lack them (MP3) or state wrong ones
   // (AAC with SBR).
-  if (!receive()) throw DecodeFailure("it has no samples");
+  if (!receive()) throw DecodeFailure("the sound track has no samples");
   has_frame_ = true;
   like_.reset(av_frame_clone(frame_.get()));
   if (!like_) throw std::bad_alloc();
   sample_rate_ = frame_->sample_rate;
   channels_ = channels_of(*frame_);
-  if (sample_rate_ <= 0) throw DecodeFailure("it has no sample rate");
+  if (sample_rate_ <= 0) throw DecodeFailure("the sound track has no sample rate");
   if (channels_ <= 0 || channels_ > kMaxChannels) {
-    throw DecodeFailure(std::to_string(channels_) + " channels are out of range");
+    throw DecodeFailure(std::to_string(channels_) + " channels are not supported");
   }
   first_sample_ = number_of_first();
 }
@@ -189,10 +190,10 @@ void AudioDecoder::choose_stream() {
     if (demuxer_.stream(i).codecpar->codec_type != AVMEDIA_TYPE_AUDIO) continue;
     if (!best || (is_default(i) && !is_default(*best))) best = i;
   }
-  if (!best) throw DecodeFailure("it has no sound");
+  if (!best) throw DecodeFailure("the file has no sound track");
   stream_ = *best;
   const AVRational base = demuxer_.stream(stream_).time_base;
-  if (base.num <= 0 || base.den <= 0) throw DecodeFailure("its times have no unit");
+  if (base.num <= 0 || base.den <= 0) throw DecodeFailure("the time stamps have no unit");
 }
 
 double AudioDecoder::duration() noexcept {
@@ -223,7 +224,7 @@ bool AudioDecoder::decode() {
       continue;
     }
     if (result == AVERROR_EOF) return false;
-    if (result != AVERROR(EAGAIN)) throw_libav_failure("its samples are damaged", result);
+    if (result != AVERROR(EAGAIN)) throw_libav_failure("the samples are damaged", result);
     if (!send()) return false;
   }
 }
@@ -237,7 +238,7 @@ bool AudioDecoder::next_packet() {
     const std::span data(packet_->data, static_cast<std::size_t>(packet_->size));
     if (!may_be_padded || std::ranges::any_of(data, [](auto byte) { return byte != 0; })) {
       if (!is_padded) return true;
-      throw DecodeFailure("its samples are damaged (zeros between frames)");
+      throw DecodeFailure("the samples are damaged (zeros between frames)");
     }
     is_padded = true;
     av_packet_unref(packet_.get());
@@ -250,7 +251,7 @@ bool AudioDecoder::send() {
   const int result = avcodec_send_packet(codec_.get(), is_packet ? packet_.get() : nullptr);
   av_packet_unref(packet_.get());
   if (result == AVERROR_EOF) return false;
-  if (result < 0) throw_libav_failure("its samples are damaged", result);
+  if (result < 0) throw_libav_failure("the samples are damaged", result);
   return true;
 }
 
@@ -259,7 +260,7 @@ void AudioDecoder::require_same_format() const {
       frame_->format == like_->format) {
     return;
   }
-  throw DecodeFailure("its rate or channels change within the stream");
+  throw DecodeFailure("the sample rate or the channels change within the stream");
 }
 
 /// Returns the number of the frame's first sample, according to the frame's time; nullopt without a
@@ -269,7 +270,7 @@ std::optional<std::int64_t> AudioDecoder::number_of(const AVFrame& frame) const 
   if (pts == AV_NOPTS_VALUE) return std::nullopt;
   const std::int64_t number = av_rescale_q(pts, demuxer_base(), AVRational{1, sample_rate_});
   constexpr std::int64_t kMax = std::int64_t{1} << 60;
-  if (number < -kMax || number > kMax) throw DecodeFailure("its times are damaged");
+  if (number < -kMax || number > kMax) throw DecodeFailure("the time stamps are damaged");
   return number;
 }
 
@@ -334,7 +335,7 @@ AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expecte
   // The first frame itself may have been late.
   const bool may_be_late = offsets_.empty() && -most <= frame_->nb_samples;
   if (least_before - most > tolerance && !may_be_late)
-    throw DecodeFailure("its times go backwards");
+    throw DecodeFailure("the time stamps go backwards");
   if (least > tolerance) return {.drift = least};
   if (most < -tolerance) return {.drift = most};
   return {};

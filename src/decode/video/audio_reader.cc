@@ -13,11 +13,11 @@ void detail::require_audio_format(int sample_rate, int channels) {
   constexpr int kMaxChannels = 64;
   if (sample_rate < 0 || sample_rate > kMaxRate) {
     throw InvalidArgument("the sample rate is out of range", std::to_string(sample_rate),
-                          "choose 1 to 1,000,000, or 0 for the stored one");
+                          "choose 1 to 1,000,000 Hz, or 0 for the stored rate");
   }
   if (channels < 0 || channels > kMaxChannels) {
     throw InvalidArgument("the number of channels is out of range", std::to_string(channels),
-                          "choose 1 to 64, or 0 for the stored one");
+                          "choose 1 to 64, or 0 for the stored number");
   }
 }
 
@@ -60,7 +60,7 @@ AudioReader::Clip AudioReader::read(double begin_seconds, double end_seconds) {
     throw InvalidArgument(
         "the range ends before it begins",
         std::to_string(begin_seconds) + " to " + std::to_string(end_seconds) + " s",
-        "give the beginning first");
+        "give the smaller time first");
   }
   auto samples = detail::with_place("the sound cannot be decoded", impl_->where, [&] {
     return impl_->decoder.read(begin_seconds, end_seconds);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/counted.h"
 #include "decode/decode_failure.h"
 
 namespace shardwise::detail {
@@ -157,7 +158,7 @@ std::uint64_t count_packets(std::string_view header) {
 /// @param header  a complete top-level box that does not contain media.
 void add_promise(std::string_view header, Mp4Promise& promise) {
   if (header.find("cmov") != header.npos) {
-    throw DecodeFailure("MP4: its header is compressed");
+    throw DecodeFailure("MP4: the header is compressed");
   }
   add_counts(header, "stsz", 12, promise.samples);
   promise.samples -= std::min(promise.samples, count_moments(header));
@@ -209,8 +210,8 @@ std::string_view plausible_mp4(std::string_view bytes) {
   const std::uint64_t most = bytes.size() + (1u << 16);
   const std::uint64_t edits = std::max<std::uint64_t>(promise.edits, 1);
   if (promise.samples > most || promise.samples * 8 > 64 * most / edits) {
-    throw DecodeFailure("MP4: its header claims " + std::to_string(promise.samples) +
-                        " samples in " + std::to_string(bytes.size()) + " bytes");
+    throw DecodeFailure("MP4: the header claims " + counted(promise.samples, "sample") + " in " +
+                        counted(bytes.size(), "byte"));
   }
   return bytes;
 }
@@ -317,7 +318,7 @@ std::string_view plausible_matroska(std::string_view bytes) {
     }
     at += size;
   }
-  throw DecodeFailure("Matroska: it has no segment");
+  throw DecodeFailure("Matroska: the file has no segment");
 }
 
 // --------------------------------------------------------------------------------------------- WAV
@@ -373,7 +374,7 @@ void require_plausible_wav(std::string_view bytes) {
   const std::size_t at = data_chunk_of(bytes);
   const auto size = size_of_data(bytes, at);
   if (!size) return;
-  if (*size == 0) throw DecodeFailure("it has no samples");
+  if (*size == 0) throw DecodeFailure("the file has no samples");
   if (*size > bytes.size() - at - 8) throw DecodeFailure(kEndsEarly);
 }
 
@@ -503,7 +504,7 @@ std::size_t end_of_ogg_page(std::string_view ogg, std::size_t at) {
   const std::string_view page = ogg.substr(at);
   const bool begins = kBegin.starts_with(page.substr(0, kBegin.size()));
   if (!begins && page.find(kBegin) == page.npos) return ogg.size();  // only tags or zeros follow
-  if (!begins) throw DecodeFailure("Ogg: it is damaged between two pages");
+  if (!begins) throw DecodeFailure("Ogg: the file is damaged between two pages");
   if (page.size() < kOggHeader) throw DecodeFailure(kEndsEarly);
   std::size_t size = kOggHeader + static_cast<unsigned char>(page[26]);
   if (page.size() < size) throw DecodeFailure(kEndsEarly);
@@ -523,7 +524,7 @@ Container container_of(std::string_view bytes) {
   const auto has = [&](std::size_t at, std::string_view magic) {
     return bytes.size() >= at + magic.size() && bytes.substr(at, magic.size()) == magic;
   };
-  if (bytes.empty()) throw DecodeFailure("it is empty");
+  if (bytes.empty()) throw DecodeFailure("the data is empty");
   for (const char* type : {"ftyp", "moov", "mdat", "free", "skip", "wide", "styp"}) {
     if (has(4, type)) return Container::kMp4;
   }
@@ -538,8 +539,7 @@ Container container_of(std::string_view bytes) {
                         (static_cast<unsigned char>(bytes[1]) & 0xE0) == 0xE0 &&
                         (static_cast<unsigned char>(bytes[1]) & 0x06) != 0;
   if (has(0, "ID3") || is_frame) return Container::kMp3;
-  throw DecodeFailure(
-      "neither MP4 nor Matroska nor WAV nor FLAC nor MP3 nor Ogg by its first bytes");
+  throw DecodeFailure("the first bytes are not those of MP4, Matroska, WAV, FLAC, MP3 or Ogg");
 }
 
 std::string_view plausible_part(Container container, std::string_view bytes) {

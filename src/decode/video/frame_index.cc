@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
 #include "decode/decode_failure.h"
 
 namespace shardwise::detail {
@@ -32,7 +33,8 @@ bool is_hidden_vp8(const AVPacket& packet) noexcept {
 bool is_left_out(const AVPacket& packet, AVCodecID codec) {
   if ((packet.flags & AV_PKT_FLAG_DISCARD) == 0) return false;
   if (codec != AV_CODEC_ID_MPEG1VIDEO) return true;
-  throw DecodeFailure("its edit list leaves out frames of MPEG-1, which FFmpeg does differently");
+  throw DecodeFailure(
+      "the edit list leaves out frames of MPEG-1, which FFmpeg handles differently");
 }
 
 }  // namespace
@@ -115,7 +117,7 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
     demuxer.read_data(is_vp8 || is_curious);
     if (!demuxer.next(*packet)) break;
     if (packets_.size() == most) {
-      throw DecodeFailure("it has more frames than the limit of " + std::to_string(most));
+      throw DecodeFailure("the video has more frames than the limit of " + human_count(most));
     }
     Header header(demuxer, headers, *packet);
     if (is_curious || packet->size <= Demuxer::kSmall) {
@@ -172,7 +174,7 @@ void FrameIndex::compare_with_key(Header& header, Pass& pass) {
 void FrameIndex::add(const AVPacket& packet, bool is_shown, Pass& pass) {
   const std::int64_t pts = time_of(packet);
   if (pts == AV_NOPTS_VALUE || pts > kMaxTime || pts < -kMaxTime) {
-    throw DecodeFailure("a frame has no time");
+    throw DecodeFailure("a frame has no time stamp");
   }
   if (packet.pts == AV_NOPTS_VALUE) pass.has_no_pts = true;
   packets_.push_back({pts, packet.pos, kNoFrame, (packet.flags & AV_PKT_FLAG_KEY) != 0, is_shown});
@@ -198,7 +200,7 @@ void FrameIndex::sort_frames() {
   for (const std::uint32_t i : by_time_) {
     if (packets_[i].is_shown) frames_.push_back(i);
   }
-  if (frames_.empty()) throw DecodeFailure("it has no frames");
+  if (frames_.empty()) throw DecodeFailure("the video has no frames");
   std::stable_sort(frames_.begin(), frames_.end(), [this](std::uint32_t a, std::uint32_t b) {
     return std::make_pair(packets_[a].pts, a) < std::make_pair(packets_[b].pts, b);
   });
@@ -236,14 +238,14 @@ void FrameIndex::number_packets() {
 }
 
 void FrameIndex::number(const std::vector<std::uint32_t>& packets) {
-  if (packets.empty()) throw DecodeFailure("it has no frames");
+  if (packets.empty()) throw DecodeFailure("the video has no frames");
   std::vector<std::int64_t> times;
   times.reserve(packets.size());
   for (const std::uint32_t i : packets) times.push_back(packets_[i].pts);
   if (!std::ranges::is_sorted(times)) {
     // These are decoding times: assign them to the frames in ascending order.
     const bool ascend = std::ranges::is_sorted(packets_, {}, &Packet::pts);
-    if (!ascend) throw DecodeFailure("the times of its frames do not ascend");
+    if (!ascend) throw DecodeFailure("the time stamps of the frames do not ascend");
     std::ranges::sort(times);
   }
   const std::int64_t last_duration = end_pts_ - times_.back();

@@ -239,7 +239,7 @@ void Demuxer::open() {
   const int result =
       avformat_open_input(&format_, "", const_cast<AVInputFormat*>(demuxer), &options);
   av_dict_free(&options);
-  if (result < 0) throw_libav_failure("its container cannot be read", result);
+  if (result < 0) throw_libav_failure("the container cannot be read", result);
 }
 
 void Demuxer::close() noexcept {
@@ -293,7 +293,7 @@ bool Demuxer::next(AVPacket& packet) {
     const int result = av_read_frame(format_, &packet);
     check_ogg();
     if (result == AVERROR_EOF) return false;
-    if (result < 0) throw_libav_failure("its packets cannot be read", result);
+    if (result < 0) throw_libav_failure("the packets cannot be read", result);
     if (static_cast<unsigned>(packet.stream_index) == selected_) {
       if ((packet.flags & AV_PKT_FLAG_CORRUPT) == 0 || is_last_of_wav(packet)) return true;
       av_packet_unref(&packet);
@@ -348,7 +348,7 @@ LibavPtr<AVCodecContext> open_decoder(const AVStream& stream, std::uint64_t max_
     codec->err_recognition = AV_EF_CRCCHECK | AV_EF_EXPLODE;
   }
   if (result >= 0) result = avcodec_open2(codec.get(), decoder, nullptr);
-  if (result < 0) throw_libav_failure("its decoder cannot be opened", result);
+  if (result < 0) throw_libav_failure("the decoder cannot be opened", result);
   return codec;
 }
 

@@ -47,7 +47,7 @@ Turn turn_of(const AVStream& stream) {
   if (!has_angle) return {};
   if (is_small(1, 0) && is_small(3, 4)) return {false, m[0] < 0, m[4] < 0};
   if (is_small(0, 1) && is_small(4, 3)) return {true, m[3] < 0, m[1] < 0};
-  throw DecodeFailure("its display matrix is not a rotation by a multiple of 90 degrees");
+  throw DecodeFailure("the display matrix is not a rotation by a multiple of 90 degrees");
 }
 
 /// Reuses scaler_ if possible. libswscale's own cache of contexts is not used, because it fails:
@@ -60,7 +60,7 @@ void RgbConverter::prepare(const AVFrame& frame) {
   scaler_.reset(sws_getContext(input.width, input.height, static_cast<AVPixelFormat>(input.format),
                                input.width, input.height, AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr,
                                nullptr, nullptr));
-  if (!scaler_) throw DecodeFailure("this libswscale cannot convert its pixels to RGB");
+  if (!scaler_) throw DecodeFailure("this libswscale cannot convert the pixels to RGB");
   // Do not set matrix and range for RGB, which has neither. libswscale converts RGB with more than
   // 8 bits to YUV internally, and would apply the stated range.
   const AVPixFmtDescriptor* const kind =
@@ -92,7 +92,7 @@ void RgbConverter::convert(const AVFrame& frame, std::uint8_t* out) {
   const int strides[4] = {static_cast<int>(to == out ? row : stride), 0, 0, 0};
   const int rows =
       sws_scale(scaler_.get(), frame.data, frame.linesize, 0, frame.height, planes, strides);
-  if (rows != frame.height) throw_libav_failure("its pixels cannot be converted to RGB", rows);
+  if (rows != frame.height) throw_libav_failure("the pixels cannot be converted to RGB", rows);
   if (to == out) return;
   if (!turn_.is_identity()) {
     copy_turned(frame, stride, out);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "decode/decode_failure.h"
 
 namespace shardwise::detail {
@@ -66,9 +67,11 @@ void VideoDecoder::find_size(std::uint64_t max_pixels) {
   size_ = {codec_->width, codec_->height};
   if (static_cast<std::uint64_t>(size_.width) >
       max_pixels / static_cast<std::uint64_t>(size_.height)) {
-    throw DecodeFailure(size_text(static_cast<std::uint64_t>(size_.height),
+    throw DecodeFailure("the video of " +
+                        size_text(static_cast<std::uint64_t>(size_.height),
                                   static_cast<std::uint64_t>(size_.width)) +
-                        " is more than the limit of " + std::to_string(max_pixels) + " pixels");
+                        " exceeds the limit of " + human_count(max_pixels) +
+                        " pixels (max_pixels)");
   }
 }
 
@@ -88,10 +91,11 @@ void VideoDecoder::choose_stream() {
     if ((stream.disposition & AV_DISPOSITION_ATTACHED_PIC) != 0) continue;
     if (!best || rank(i) > rank(*best)) best = i;
   }
-  if (!best) throw DecodeFailure("it has no video");
+  if (!best) throw DecodeFailure("the file has no video track");
   stream_ = *best;
   time_base_ = demuxer_.stream(stream_).time_base;
-  if (time_base_.num <= 0 || time_base_.den <= 0) throw DecodeFailure("its times have no unit");
+  if (time_base_.num <= 0 || time_base_.den <= 0)
+    throw DecodeFailure("the time stamps have no unit");
 }
 
 // The size is taken from the codec's own header if it has one, otherwise from the container. A
@@ -219,7 +223,7 @@ void VideoDecoder::require_next() {
   if (frame == FrameIndex::kNoFrame) return;
   if (previous_ >= 0) {
     if (frame != previous_ + 1) {
-      throw DecodeFailure("the times of its packets and of its frames differ");
+      throw DecodeFailure("the time stamps of packets and frames differ");
     }
   } else {
     const std::uint32_t entry = index_->frame_of(entry_);
@@ -246,7 +250,7 @@ bool VideoDecoder::may_be_first(std::uint32_t frame) const {
 void VideoDecoder::prove_entry() {
   if (!is_key_frame(*frame_) || frame_->pict_type != AV_PICTURE_TYPE_I) {
     index_->set_no_key(entry_);
-    throw DecodeFailure("a frame marked as a key frame is not one");
+    throw DecodeFailure("a packet is marked as a key frame, but has a frame of another type");
   }
   run_ = Run::kProven;
 }
@@ -314,7 +318,7 @@ void VideoDecoder::require_no_complaint(std::uint64_t before) const {
 }
 
 void VideoDecoder::require_end() {
-  if (mark_.is_left()) throw DecodeFailure("a frame is damaged (its data ends early)");
+  if (mark_.is_left()) throw DecodeFailure("a frame is damaged (the data ends early)");
 }
 
 // ------------------------------------------------------------------------------------- numbering

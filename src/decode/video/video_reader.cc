@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "decode/video/failure.h"
 #include "decode/video/video_decoder.h"
 
@@ -28,9 +29,9 @@ struct VideoReader::Impl {
   void require_room(std::int64_t count, std::size_t size) const {
     const auto frame_bytes = static_cast<std::uint64_t>(info.height * info.width) * 3;
     if (size % frame_bytes == 0 && size / frame_bytes == static_cast<std::uint64_t>(count)) return;
-    throw InvalidArgument("the memory for " + std::to_string(count) + " frames has " +
-                              std::to_string(size) + " bytes",
-                          where, "give " + std::to_string(frame_bytes) + " bytes per frame");
+    throw InvalidArgument(
+        "the memory for " + counted(count, "frame") + " has " + counted(size, "byte"), where,
+        "give " + counted(frame_bytes, "byte") + " per frame");
   }
 
   void require_frame(std::int64_t number) const {
@@ -62,7 +63,7 @@ std::int64_t VideoReader::frame_at(double seconds) const {
   const Info& info = impl_->info;
   if (!(seconds >= info.begin_seconds && seconds < info.end_seconds)) {
     throw Error(ErrorCode::kOutOfRange,
-                "the video shows nothing at " + std::to_string(seconds) + " s", impl_->where,
+                "the video has no frame at " + std::to_string(seconds) + " s", impl_->where,
                 "choose times in [" + std::to_string(info.begin_seconds) + ", " +
                     std::to_string(info.end_seconds) + ")");
   }
@@ -91,7 +92,7 @@ void VideoReader::read(std::span<const std::int64_t> numbers, std::span<std::uin
 void VideoReader::read(const Range& range, std::span<std::uint8_t> frames) {
   if (range.step < 1) {
     throw InvalidArgument("frames cannot be taken in steps of " + std::to_string(range.step),
-                          impl_->where, "choose 1 or more");
+                          impl_->where, "choose a step of 1 or more");
   }
   if (range.end > range.begin) {
     impl_->require_frame(range.begin);

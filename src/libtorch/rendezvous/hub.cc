@@ -27,7 +27,8 @@
 namespace shardwise::detail {
 namespace {
 
-constexpr const char* kStartAgain = "read its last messages, then start all ranks again";
+constexpr const char* kStartAgain =
+    "read the last messages of this rank, then start all ranks again";
 
 }  // namespace
 
@@ -59,7 +60,7 @@ RendezvousHub::RendezvousHub(Socket listener, const Options& options)
       informed_(ranks_.size(), false) {
   std::array<int, 2> wake{};
   if (::pipe2(wake.data(), O_CLOEXEC | O_NONBLOCK) != 0) {
-    throw_errno(errno, "cannot make a pipe", "where the ranks meet");
+    throw_errno(errno, "cannot make a pipe", "for the rendezvous of the ranks");
   }
   wake_read_ = Socket(wake[0]);
   wake_write_ = Socket(wake[1]);
@@ -110,7 +111,7 @@ void RendezvousHub::serve() {
     }
     // Rank 0 is ending and its last message is handled, so the meeting can no longer succeed.
     if (end && !over_) {
-      fail("rank 0 left while the ranks were meeting", "host " + options_.host, kStartAgain);
+      fail("rank 0 left during the rendezvous of the ranks", "host " + options_.host, kStartAgain);
     }
     if (!over_ && !all_came_ && num_here_ == options_.world_size) begin_connecting();
     if (!over_) tell_who_is_missing();
@@ -217,9 +218,9 @@ void RendezvousHub::welcome(Guest& guest, MessageReader& hello) {
     guest.ended = guest.left = true;
     return;
   }
-  if (job != options_.job) return refuse(guest, Refusal::kOtherJob, "ranks of another job meet");
+  if (job != options_.job) return refuse(guest, Refusal::kOtherJob, "ranks of another job connect");
   if (round != options_.round) {
-    return refuse(guest, Refusal::kOtherRound, "the ranks are at another meeting of this job");
+    return refuse(guest, Refusal::kOtherRound, "another rendezvous of this job runs");
   }
   if (over_) {
     guest.refused = true;
@@ -409,7 +410,7 @@ void RendezvousHub::drop_ended() {
     }
     if (!over_ && guest->rank >= 0 && !guest->left) {
       fail(all_came_ ? "a rank ended while the ranks were connecting"
-                     : "a rank ended while the ranks were meeting",
+                     : "a rank ended during the rendezvous of the ranks",
            name_of(*guest), kStartAgain, &*guest);
     }
     if (guest->rank >= 0 && guest->rank < options_.world_size &&

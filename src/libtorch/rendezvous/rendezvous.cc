@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSlice{50};  // how often waits check for a cancel
-constexpr const char* kWho = "read their last messages, then start all ranks again";
+constexpr const char* kWho = "read the last messages of these ranks, then start all ranks again";
 
 struct AddressList {
   explicit AddressList(addrinfo* list) : first(list) {}
@@ -80,7 +80,7 @@ Rendezvous::Rendezvous(Options options)
 
 Rendezvous::~Rendezvous() {
   if (socket_.is_open() && !over_ && !all_done_) {
-    leave("a rank left while the ranks were meeting", own_name(), kWho);
+    leave("a rank left during the rendezvous of the ranks", own_name(), kWho);
   }
   socket_.close();
   hub_.reset();
@@ -176,7 +176,7 @@ void Rendezvous::find_hub() {
       if (Clock::now() >= deadline_ && !options_.cancel.is_cancelled()) {
         throw Error(ErrorCode::kDistributed,
                     "cannot reach rank 0 (" + search.reason + loopback_hint() + ")", place,
-                    "check that rank 0 runs; check MASTER_ADDR and MASTER_PORT");
+                    "check that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are right");
       }
       check_time("rank 0 at " + place + " (" + search.reason + loopback_hint() + ")");
     }
@@ -214,9 +214,10 @@ bool Rendezvous::try_join(std::uint16_t port, Search& search) {
       // The deadline cuts an attempt short, so its error says little. Keep an earlier reason.
       const bool is_news = search.reason.empty() || Clock::now() < deadline_;
       if (is_news) {
-        search.reason = failure == ECONNREFUSED
-                            ? "no process listens there: rank 0 has not started yet, or has ended"
-                            : std::generic_category().message(failure);
+        search.reason =
+            failure == ECONNREFUSED
+                ? "no process listens at the port: rank 0 has not started yet, or has ended"
+                : std::generic_category().message(failure);
       }
       continue;
     }
@@ -238,8 +239,7 @@ bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
   bool said_hello = false;
   bool is_hub = true;
   while (!welcome_ && !refusal_ && is_hub && Clock::now() < (said_hello ? deadline_ : limit)) {
-    check_time("rank 0 at " + in_quotes(options_.point.address) + " " + place +
-               " (it does not answer)");
+    check_time("rank 0 at " + in_quotes(options_.point.address) + " " + place + " (no answer yet)");
     if (!send_some(socket_, output_)) break;
     pollfd ready{socket_.fd(), POLLIN, 0};
     ::poll(&ready, 1, static_cast<int>(kSlice.count()));
@@ -323,7 +323,7 @@ void Rendezvous::finish() {
 void Rendezvous::wait_for(const std::function<bool()>& condition) {
   while (!condition()) {
     if (all_done_ || over_) {
-      throw Error(ErrorCode::kDistributed, "the meeting of the ranks is over", own_name(), "");
+      throw Error(ErrorCode::kDistributed, "the rendezvous of the ranks is over", own_name(), "");
     }
     pump(kSlice);
     if (condition()) return;
@@ -362,8 +362,8 @@ void Rendezvous::pump(milliseconds most) {
     over_ = true;
     const std::string host =
         ranks_.empty() ? in_quotes(options_.point.address) : ranks_.front().host;
-    throw Error(ErrorCode::kDistributed, "rank 0 ended while the ranks were meeting",
-                "host " + host, "read its last messages, then start all ranks again");
+    throw Error(ErrorCode::kDistributed, "rank 0 ended during the rendezvous of the ranks",
+                "host " + host, "read the last messages of rank 0, then start all ranks again");
   }
 }
 
@@ -414,7 +414,7 @@ void Rendezvous::handle(const std::string& message) {
   if (reader.ok()) return;
   over_ = true;
   throw Error(ErrorCode::kDistributed, "rank 0's messages are malformed", "on " + host_,
-              "check which program listens at the port, then start all ranks again");
+              "check which program listens at the port of rank 0, then start all ranks again");
 }
 
 /// For loops that do not receive from the hub: throws Cancelled, or gives notice. After a cancel, a
@@ -426,7 +426,7 @@ void Rendezvous::check_time(const std::string& waiting_for) {
   const auto now = Clock::now();
   if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
   if (cancelled_ && (now - *cancelled_ > kLastTry || now >= deadline_)) {
-    throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
+    throw Cancelled("interrupted during the rendezvous of the ranks", own_name(), "");
   }
   const bool looks_on = cancelled_ && now - *cancelled_ > kSilence && options_.ranks.rank != 0;
   if (looks_on && options_.notice && !std::exchange(said_last_try_, true)) {
@@ -448,11 +448,12 @@ void Rendezvous::take_notice(const std::string& text) {
 }
 
 void Rendezvous::leave_interrupted() {
-  leave("a rank was interrupted while the ranks were meeting", own_name(), "start all ranks again");
+  leave("a rank was interrupted during the rendezvous of the ranks", own_name(),
+        "start all ranks again");
   if (hub_ && !all_came_ && options_.notice) {
     options_.notice("interrupted; staying for some seconds to tell " + missing_);
   }
-  throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
+  throw Cancelled("interrupted during the rendezvous of the ranks", own_name(), "");
 }
 
 void Rendezvous::leave(const std::string& what, const std::string& where,
@@ -477,7 +478,7 @@ void Rendezvous::throw_late() {
         in_quotes(options_.point.address) + " port " + std::to_string(options_.point.ports.front());
   } else if (all_came_) {
     what = std::to_string(num_missing_) + " of " + world +
-           " ranks started, but did not connect to the others in time";
+           " ranks started, but did not connect to the other ranks in time";
   } else {
     what = std::to_string(num_missing_) + " of " + world + " ranks did not start in time";
     where = "missing " + missing_;

@@ -33,8 +33,8 @@ class AudioCutter {
   AudioDecoder::Samples cut() {
     AudioDecoder::Samples samples = clip_.seconds > 0 ? cut_seconds() : read_range();
     if (samples.num_samples > 0) return samples;
-    throw detail::DecodeFailure("no sample lies in [" + std::to_string(clip_.begin_seconds) + ", " +
-                                std::to_string(clip_.end_seconds) + ") s");
+    throw detail::DecodeFailure("no audio sample lies in [" + std::to_string(clip_.begin_seconds) +
+                                ", " + std::to_string(clip_.end_seconds) + ") s");
   }
 
  private:

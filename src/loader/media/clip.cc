@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/counted.h"
 #include "decode/decode_failure.h"
 #include "decode/video/audio_decoder.h"
 #include "shardwise/base/error.h"
@@ -85,8 +86,8 @@ std::vector<std::int64_t> clip_frames(std::span<const double> times, const Colum
   }
   const std::int64_t span = clip.every == 0 ? clip.frames : (clip.frames - 1) * clip.every + 1;
   if (clip.refuse_short && size < span) {
-    throw DecodeFailure("the clip needs " + std::to_string(span) + " frames, but there are " +
-                        std::to_string(size));
+    throw DecodeFailure("the clip needs " + counted(static_cast<std::uint64_t>(span), "frame") +
+                        ", but the range has " + std::to_string(size));
   }
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(clip.frames));
   if (clip.every == 0) {

@@ -364,7 +364,7 @@ def test_tokens_that_cannot_be_are_errors(train: shardwise.Dataset) -> None:
     ):
         sampler.token(3)
     other = st.ShardedSampler(train, seed=1)
-    with pytest.raises(Mismatch, match="seed 0 there, 1 here"):
+    with pytest.raises(Mismatch, match="seed 0 in the token, 1 in this run"):
         other.resume(sampler.token(3, batch_size=8))
     assert list(other) == list(st.ShardedSampler(train, seed=1))  # unchanged by the refused token
 
