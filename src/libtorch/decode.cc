@@ -27,9 +27,9 @@ void throw_bad_field(std::string_view action, std::string_view reason, const std
 }
 
 void require_size(const ImageSize& size) {
-  constexpr std::int64_t kMost = 1 << 20;
+  constexpr std::int64_t kMax = 1 << 20;
   const bool is_size =
-      size.height > 0 && size.width > 0 && size.height <= kMost && size.width <= kMost;
+      size.height > 0 && size.width > 0 && size.height <= kMax && size.width <= kMax;
   if (size.empty() || is_size) return;
   throw InvalidArgument("the size of the image is out of range",
                         std::to_string(size.height) + "x" + std::to_string(size.width) + " (HxW)",
