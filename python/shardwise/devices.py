@@ -41,6 +41,9 @@ class DeviceBatch:
         made.batch, made._columns = batch, columns
         return made
 
+    def __reduce__(self) -> Any:
+        return DeviceBatch._made, (self.batch, self._columns)
+
     def _each(self, change: Callable[[Any], Any]) -> DeviceBatch:
         changed = {name: change(column) for name, column in self._columns.items()}
         return self._made(self.batch, changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -125,6 +126,21 @@ def test_a_moved_batch_has_what_a_batch_has(ds: shardwise.Dataset) -> None:
     assert repr(moved).startswith("<shardwise.DeviceBatch on meta of <shardwise.Batch of 10 rows:")
     with pytest.raises(errors.NotFound, match="note"):
         moved["no"]
+
+
+def test_a_moved_batch_copies_and_does_not_pickle(ds: shardwise.Dataset) -> None:
+    moved = first_of(ds).to("cpu")
+    copied = copy.copy(moved)
+    assert type(copied) is shardwise.DeviceBatch and copied["cls"] is moved["cls"]
+    with pytest.raises(TypeError, match="cannot pickle 'Batch' object"):
+        pickle.dumps(moved)
+
+
+def test_a_row_of_a_ragged_column_is_named_by_a_number(ds: shardwise.Dataset) -> None:
+    ragged = first_of(ds)["bin"]
+    assert bytes(ragged[np.int64(-1)]) == bytes(ragged[9])
+    with pytest.raises(TypeError, match="integer"):
+        ragged[1:3]
 
 
 class FakeStreams:

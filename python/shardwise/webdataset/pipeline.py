@@ -411,6 +411,7 @@ def _source_of(head: list[Any]) -> ShardSource:
     tarfile_to_samples()."""
     listed, *picks, expander = head
     options: dict[str, Any] = {"nodesplitter": None, "workersplitter": None, "filters": []}
+    options["empty_check"] = False  # a pipeline has wds.non_empty for that
     options["seed"] = listed.seed if isinstance(listed.seed, int) else None
     options["shardshuffle"] = isinstance(listed, SimpleShardList) and listed.seed is not None
     for pick in picks:
