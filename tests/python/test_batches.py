@@ -177,7 +177,7 @@ class FakeStreams:
         return stream
 
 
-@pytest.mark.parametrize("way", ["to", "copier"])
+@pytest.mark.parametrize("way", ["to", "to twice", "copier"])
 def test_a_batch_is_kept_until_its_copies_are_done(
     ds: shardwise.Dataset, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -190,9 +190,10 @@ def test_a_batch_is_kept_until_its_copies_are_done(
     copier = DeviceCopier("meta")
     batch = first_of(ds)
     dropped = weakref.ref(batch)
-    moved = batch.to("meta", non_blocking=True) if way == "to" else copier.copy(batch)
+    here: Any = batch.to("cpu") if way == "to twice" else batch
+    moved = copier.copy(batch) if way == "copier" else here.to("meta", non_blocking=True)
     bytes_of = moved["bin"].values
-    del batch, moved
+    del batch, here, moved
     assert bytes_of.is_meta and dropped() is not None
     if way == "copier":
         assert streams.computing.waits > 0
