@@ -172,6 +172,7 @@ class DataPipeline(Items, PipelineStage):
         start, place, given = Start(number), None, 0
         if self._start is not None and self._start.number == number:
             start, place, given = self._start, self._first_place, self._given_before
+        plan.source.begin_pass()
         dealing = plan.source.dealing(plan.block * self._block)
         self._stream = Stream(plan.source, plan.order(), dealing, start, place)
         # A resumed pass begins with worker 0, whatever worker was next in the old run.
@@ -415,13 +416,19 @@ def _source_of(head: list[Any]) -> ShardSource:
     options["seed"] = listed.seed if isinstance(listed.seed, int) else None
     options["shardshuffle"] = isinstance(listed, SimpleShardList) and listed.seed is not None
     for pick in picks:
-        if stages.bufsize_of(pick) is not None:
-            options["shardshuffle"] = True
+        bufsize = stages.bufsize_of(pick)
+        if bufsize is not None:
+            options["shardshuffle"] |= bufsize > 0
         elif pick in (split_by_node, single_node_only):
             options["nodesplitter"] = pick
         elif pick is split_by_worker:
             options["workersplitter"] = pick
         elif isinstance(pick, stages.Stage) and pick.f is stages.resampled.f:
+            if pick.argument("n") is not None:
+                raise Unsupported(
+                    "resampled(n) of shards is not supported; leave out n, and limit a pass by "
+                    ".with_epoch(samples)"
+                )
             options["resampled"] = True
         else:
             options["filters"].append(_Picking(pick))
