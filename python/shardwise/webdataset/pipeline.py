@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from .._core import Order
+from ..arguments import whole_number
 from ..errors import InvalidArgument, Mismatch, Unsupported
 from . import stages
 from .base import Items, Passes, PipelineStage, pytorch_worker_info
@@ -25,6 +26,7 @@ from .source import Dealing, Place, ShardSource, Start, Stream, refuse_renaming
 from .states import VERSION, fingerprint_of, gathered, left_behind, part_of, parts_of, start_of
 
 _ENDLESS = sys.maxsize
+_MAX_PASS = 2**32 - 1  # see epoch_number()
 _MAX_EMPTY = 100  # an endless pass stops after this many consecutive epochs without an item
 
 
@@ -240,6 +242,7 @@ class DataPipeline(Items, PipelineStage):
 
     def _set_epoch(self, epoch: int) -> bool:
         """Returns False if the loaded pass keeps its place."""
+        epoch = whole_number("epoch", epoch, _MAX_PASS)
         if self._is_loaded and self._start is not None and self._start.number == epoch:
             return False
         self._take_start(Start(epoch), 0)

@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from .._core import Order, Sampler
+from ..arguments import refuse
 from ..errors import Error, InvalidArgument, Unsupported
 from .base import Items, is_worker, pytorch_worker_info
 from .handlers import reraise_exception
@@ -99,6 +100,8 @@ class ShardSource(Items):
                 raise InvalidArgument(
                     f"no such folder: cache_dir={self.cache_dir!r}; make the folder"
                 )
+        if seed is not None and not hasattr(seed, "__index__"):
+            refuse("seed", seed, "give a whole number")
         self.empty_check, self.seed = empty_check, seed
         # With a filter of the program, this process reads all samples of the shards that the filter
         # yields.
@@ -107,6 +110,8 @@ class ShardSource(Items):
         self.deals_to_workers = workersplitter is split_by_worker
         for splitter in (nodesplitter, workersplitter):
             if splitter not in (None, False, split_by_node, single_node_only, split_by_worker):
+                if not callable(splitter):
+                    refuse("a splitter", splitter, "give a function of an iterator, or None")
                 self.filters.append(splitter)
         self._opened: OpenShards | None = None
         self._opened_by = 0  # ID of the process that opened the shards

@@ -156,6 +156,14 @@ def test_wrong_arguments_are_refused_by_the_call(url: str) -> None:
     for size in (0, -1, float("nan")):
         with pytest.raises(InvalidArgument, match="takes 1 or more"):
             dataset.batched(size)
+    for what, wrong in (
+        ("seed='x'", lambda: wds.WebDataset(url, seed="x")),
+        ("splitter='x'", lambda: wds.WebDataset(url, nodesplitter="x")),
+        ("epoch=-1", lambda: dataset.set_epoch(-1)),
+        ("epoch='x'", lambda: wds.WebLoader(dataset).set_epoch("x")),
+    ):
+        with pytest.raises(InvalidArgument, match=what):
+            wrong()
     with pytest.raises(InvalidArgument, match="from 0 to 1"):
         next(iter(wds.rsample(1.5)(rows())))
 
@@ -228,6 +236,12 @@ def test_stages_by_sample() -> None:
     with pytest.raises(InvalidArgument):
         one(wds.map_dict())
     assert pickle.loads(pickle.dumps(wds.to_tuple("cls")))(rows()).__next__() == (b"0",)
+
+
+def test_a_mix_goes_on_with_datasets_of_probability_0() -> None:
+    mixed = wds.RandomMix([range(3), range(10, 12), range(20, 21)], [1, 0, 0], longest=True)
+    items = list(mixed)
+    assert items[:3] == [0, 1, 2] and sorted(items) == [0, 1, 2, 10, 11, 20]
 
 
 def test_shuffle_gives_each_item_once() -> None:
