@@ -54,7 +54,7 @@ class ExactMean:
     def add(self, values: Any) -> None:
         """Adds a number, or every element of an array of NumPy or torch, of any shape and type, on
         any device. Values become float64: whole numbers beyond 2^53 are rounded, one by one. Raises
-        InvalidArgument for complex numbers, text and dates."""
+        InvalidArgument for complex numbers, text, dates and masked arrays."""
         if isinstance(values, (int, float)):
             self._sum.add(float(values))
             self.count += 1
@@ -66,6 +66,8 @@ class ExactMean:
         else:
             import numpy
 
+            if isinstance(values, numpy.ma.MaskedArray):
+                refuse("values", values, "give values.compressed()")
             given = numpy.asarray(values)
             if given.dtype.kind not in "biufO":
                 refuse("values", values, "give real numbers")

@@ -59,6 +59,11 @@ def test_what_is_not_real_is_refused(values: Any) -> None:
         ExactMean().add(values)
 
 
+def test_a_masked_array_is_refused() -> None:
+    with pytest.raises(errors.InvalidArgument, match="compressed"):
+        ExactMean().add(np.ma.array([1.0, 2.0], mask=[False, True]))
+
+
 def test_complex_tensors_are_refused() -> None:
     torch = pytest.importorskip("torch")
     with pytest.raises(errors.InvalidArgument, match="real numbers"):

@@ -44,7 +44,7 @@ def _begin(loader: Loader) -> None:
     if loader._taken_before > 0:
         raise InvalidArgument(
             f"the loader stands within epoch {loader.epoch}, after the {loader._taken_before} "
-            "batches of an earlier run; give evaluate() a loader of its own"
+            "batches of an earlier run; give evaluate() another loader"
         )
 
 
