@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from .._core import Order, Sampler
@@ -17,7 +17,14 @@ from ..arguments import refuse
 from ..errors import Error, InvalidArgument, Unsupported
 from .base import Items, is_worker, pytorch_worker_info
 from .handlers import reraise_exception
-from .shards import OpenShards, single_node_only, split_by_node, split_by_worker, urls_of
+from .shards import (
+    MAX_URLS,
+    OpenShards,
+    single_node_only,
+    split_by_node,
+    split_by_worker,
+    urls_of,
+)
 
 _LOCAL_CHUNK, _LOCAL_WINDOW, _SHARD_WINDOW = 1000, 64, 8
 _READ_AHEAD = 256  # minimum of numbers taken from the order at a time
@@ -140,7 +147,12 @@ class ShardSource(Items):
         chosen: Iterable[Any] = ({"url": url} for url in self.urls)
         for pick in self.filters:
             chosen = pick(iter(chosen))
-        urls = [item["url"] for item in chosen]
+        urls = [item["url"] for item in islice(chosen, MAX_URLS + 1)]
+        if len(urls) > MAX_URLS:
+            raise Unsupported(
+                f"{self.own_filter} gives more than {MAX_URLS:,} shards, so a pass would have no "
+                "end; draw by WebDataset(resampled=True) or wds.ResampledShards"
+            )
         if not urls:
             raise InvalidArgument(
                 f"{self.own_filter} gave this process no shard; split samples instead of "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import random
@@ -139,6 +140,12 @@ def test_a_function_picks_shards_anew_in_each_pass(url: str) -> None:
         begun = [next(first)]
         others = [len(list(dataset)) // dataset.repetitions for _ in range(2)]
         assert (len(begun + list(first)) // dataset.repetitions, *others) == (401, 300, 302)
+
+
+def test_a_function_that_picks_shards_without_end_is_refused(url: str) -> None:
+    dataset = wds.WebDataset(url, nodesplitter=lambda shards: itertools.cycle(list(shards)))
+    with pytest.raises(Unsupported, match="resampled=True"):
+        iter(dataset)
 
 
 def test_stages_of_shards_mean_what_they_say(url: str) -> None:
