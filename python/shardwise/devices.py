@@ -42,6 +42,9 @@ class DeviceBatch:
         made.batch, made._columns = batch, columns
         return made
 
+    def __reduce__(self) -> Any:
+        return DeviceBatch._made, (self.batch, self._columns)
+
     def _each(self, change: Callable[[Any], Any]) -> DeviceBatch:
         changed = {name: change(column) for name, column in self._columns.items()}
         return self._made(self.batch, changed)
@@ -113,8 +116,12 @@ class DeviceBatch:
         return self.batch.positions
 
     def to(self, device: Any, *, non_blocking: bool = False) -> DeviceBatch:
-        """The same batch on another device."""
-        return self._each(lambda column: column.to(device, non_blocking=non_blocking))
+        """The same batch on another device. With non_blocking=True the batch is kept until its
+        copies are done."""
+        made = self._each(lambda column: column.to(device, non_blocking=non_blocking))
+        if non_blocking and self._columns:
+            _keep(self.batch, next(iter(made._columns.values())).device)
+        return made
 
     def pin_memory(self) -> DeviceBatch:
         """The same batch with copies of its columns in page-locked memory."""
@@ -166,6 +173,15 @@ def _streams(device: Any) -> Any:
 _copies: dict[Any, _Copies] = {}  # by device
 
 
+def _keep(batch: Batch, device: Any) -> None:
+    """Keeps a batch until the copies to a device are done that were begun before."""
+    streams = _streams(device)
+    if streams is not None:
+        done = streams.Event()
+        done.record(streams.current_stream(device))
+        _copies.setdefault(device, _Copies()).keep(done, batch)
+
+
 def pinned(batch: Batch) -> DeviceBatch:
     """See Batch.pin_memory()."""
     return DeviceBatch._made(batch, batch.tensors()).pin_memory()
@@ -175,14 +191,8 @@ def moved(batch: Batch, device: Any, non_blocking: bool) -> DeviceBatch:
     """See Batch.to()."""
     import torch
 
-    device = torch.device(device)
-    made = DeviceBatch._made(batch, batch.tensors()).to(device, non_blocking=non_blocking)
-    streams = _streams(device) if non_blocking else None
-    if streams is not None:
-        done = streams.Event()
-        done.record(streams.current_stream(device))
-        _copies.setdefault(device, _Copies()).keep(done, batch)
-    return made
+    batch_here = DeviceBatch._made(batch, batch.tensors())
+    return batch_here.to(torch.device(device), non_blocking=non_blocking)
 
 
 @suggests
@@ -227,7 +237,8 @@ class DeviceCopier:
         computing = streams.current_stream(self.device)
         done = streams.Event()
         with streams.stream(self._stream):
-            copied = DeviceBatch._made(batch, batch.tensors()).to(self.device, non_blocking=True)
+            here = DeviceBatch._made(batch, batch.tensors())
+            copied = here._each(lambda column: column.to(self.device, non_blocking=True))
             done.record(self._stream)
         computing.wait_event(done)
         copied.record_stream(computing)  # its memory belongs to the other stream

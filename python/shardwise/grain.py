@@ -18,13 +18,13 @@ read each sample from another place. Importing this module imports grain.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import grain  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
 from . import _core
-from .arguments import suggests
+from .arguments import refuse, suggests, whole_number
 from .errors import InvalidArgument, Mismatch
 from .ranks import present_ranks
 
@@ -149,7 +149,8 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
     ) -> None:
         super().__init__()
         found = present_ranks()
-        self._data, self._make, self._epochs = data, make, epochs
+        self._epochs = None if epochs is None else whole_number("epochs", epochs)
+        self._data, self._make = data, make
         self._order = _core.Order() if order is None else order
         self._rank = found[0] if rank is None else rank
         self._world_size = found[1] if world_size is None else world_size
@@ -217,6 +218,8 @@ class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues at the place of a state. Raises Mismatch."""
         own = self.get_state()
+        if not isinstance(state, Mapping) or state.keys() != own.keys():
+            refuse("state", state, "give the complete get_state() of an OrderedIterDataset")
         if own["data"] != state["data"]:
             raise Mismatch(
                 f"the state is of other data or another order: {state['data']!r}, not "

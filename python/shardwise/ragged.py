@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, row: int) -> Any:
-        size = len(self)
+        size, row = len(self), operator.index(row)
         place = row + size if row < 0 else row
         if not 0 <= place < size:
             raise IndexError(

@@ -16,15 +16,17 @@ sys.exit(guard.exit_code)
 from __future__ import annotations
 
 import math
+import numbers
 import signal
 import struct
+import threading
 import time
 from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any, Union
 
 from .arguments import refuse, suggests, whole_number
-from .errors import InvalidArgument
+from .errors import InvalidArgument, Unsupported
 from .ranks import Reducer, reducer_of
 
 __all__ = ["EarlyStop", "StopGuard"]
@@ -57,7 +59,7 @@ class EarlyStop:
         self.patience = whole_number("patience", patience)
         if self.patience == 0:
             refuse("patience", patience, "give 1 or more")
-        if not min_delta >= 0:
+        if not _is_number(min_delta) or not min_delta >= 0:
             refuse("min_delta", min_delta, "give 0 or more")
         self.min_delta = min_delta
         self.lower_is_better = lower_is_better
@@ -87,8 +89,28 @@ class EarlyStop:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continues where state_dict() was called. Every rank gives the same."""
-        self.best = float(state_dict["best"])
-        self.num_since_best = int(state_dict["num_since_best"])
+        try:
+            best, num_since_best = float(state_dict["best"]), int(state_dict["num_since_best"])
+        except (TypeError, KeyError, ValueError):
+            refuse("state_dict", state_dict, "give the complete state_dict() of an EarlyStop")
+        self.best, self.num_since_best = best, num_since_best
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real)
+
+
+_UNCATCHABLE = (signal.SIGKILL, signal.SIGSTOP)
+
+
+def _signals_of(given: Any) -> tuple[signal.Signals, ...]:
+    try:
+        signals = tuple(signal.Signals(number) for number in given)
+    except (TypeError, ValueError):
+        signals = _UNCATCHABLE
+    if any(number in _UNCATCHABLE for number in signals):
+        refuse("signals", given, "give a list of signals that can be caught, e.g. signal.SIGTERM")
+    return signals
 
 
 @suggests
@@ -116,9 +138,9 @@ class StopGuard:
         ranks: Union[Reducer, str, None] = "auto",
         every: int = 1,
     ) -> None:
-        if not max_time >= 0:
+        if not _is_number(max_time) or not max_time >= 0:
             refuse("max_time", max_time, "give seconds, or 0")
-        self.signals = tuple(signal.Signals(number) for number in signals)
+        self.signals = _signals_of(signals)
         self.every = whole_number("every", every)
         if self.every == 0:
             refuse("every", every, "give 1 or more")
@@ -138,8 +160,13 @@ class StopGuard:
             raise InvalidArgument(
                 "this StopGuard is already in use; make a StopGuard for each with block"
             )
+        if threading.current_thread() is not threading.main_thread():
+            raise Unsupported(
+                "a StopGuard can catch signals only in the main thread; enter it there, and call "
+                "request() from other threads"
+            )
         for number in self.signals:
-            self._former[number] = signal.signal(number, self._note)
+            self._former[number] = signal.signal(number, self._note) or signal.SIG_DFL
         return self
 
     def __exit__(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Union
 
 from . import _core
+from .arguments import refuse
 from .errors import Mismatch
 from .ranks import Reducer, reducer_of
 
@@ -52,17 +53,25 @@ class ExactMean:
 
     def add(self, values: Any) -> None:
         """Adds a number, or every element of an array of NumPy or torch, of any shape and type, on
-        any device. Values become float64: whole numbers beyond 2^53 are rounded, one by one."""
+        any device. Values become float64: whole numbers beyond 2^53 are rounded, one by one. Raises
+        InvalidArgument for complex numbers, text, dates and masked arrays."""
         if isinstance(values, (int, float)):
             self._sum.add(float(values))
             self.count += 1
             return
         if hasattr(values, "detach"):  # torch
+            if values.is_complex():
+                refuse("values", values, "give real numbers")
             array = values.detach().cpu().double().reshape(-1).contiguous()
         else:
             import numpy
 
-            array = numpy.ascontiguousarray(numpy.asarray(values, dtype="float64").reshape(-1))
+            if isinstance(values, numpy.ma.MaskedArray):
+                refuse("values", values, "give values.compressed()")
+            given = numpy.asarray(values)
+            if given.dtype.kind not in "biufO":
+                refuse("values", values, "give real numbers")
+            array = numpy.ascontiguousarray(given.astype("float64").reshape(-1))
         self._sum.add_all(array)
         self.count += len(array)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import pickle
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -127,6 +128,21 @@ def test_a_moved_batch_has_what_a_batch_has(ds: shardwise.Dataset) -> None:
         moved["no"]
 
 
+def test_a_moved_batch_copies_and_does_not_pickle(ds: shardwise.Dataset) -> None:
+    moved = first_of(ds).to("cpu")
+    copied = copy.copy(moved)
+    assert type(copied) is shardwise.DeviceBatch and copied["cls"] is moved["cls"]
+    with pytest.raises(TypeError, match="cannot pickle 'Batch' object"):
+        pickle.dumps(moved)
+
+
+def test_a_row_of_a_ragged_column_is_named_by_a_number(ds: shardwise.Dataset) -> None:
+    ragged = first_of(ds)["bin"]
+    assert bytes(ragged[np.int64(-1)]) == bytes(ragged[9])
+    with pytest.raises(TypeError, match="integer"):
+        ragged[1:3]
+
+
 class FakeStreams:
     """The streams of a device whose copies end when the test says so."""
 
@@ -161,7 +177,7 @@ class FakeStreams:
         return stream
 
 
-@pytest.mark.parametrize("way", ["to", "copier"])
+@pytest.mark.parametrize("way", ["to", "to twice", "copier"])
 def test_a_batch_is_kept_until_its_copies_are_done(
     ds: shardwise.Dataset, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -174,9 +190,10 @@ def test_a_batch_is_kept_until_its_copies_are_done(
     copier = DeviceCopier("meta")
     batch = first_of(ds)
     dropped = weakref.ref(batch)
-    moved = batch.to("meta", non_blocking=True) if way == "to" else copier.copy(batch)
+    here: Any = batch.to("cpu") if way == "to twice" else batch
+    moved = copier.copy(batch) if way == "copier" else here.to("meta", non_blocking=True)
     bytes_of = moved["bin"].values
-    del batch, moved
+    del batch, here, moved
     assert bytes_of.is_meta and dropped() is not None
     if way == "copier":
         assert streams.computing.waits > 0

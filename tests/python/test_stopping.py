@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -48,6 +49,11 @@ def test_early_stop_goes_on_from_its_state() -> None:
         ("min_delta=nan", lambda: EarlyStop(min_delta=math.nan)),
         ("max_time=-1", lambda: StopGuard(max_time=-1)),
         ("every=0", lambda: StopGuard(every=0)),
+        ("min_delta='a'", lambda: EarlyStop(min_delta="a")),  # type: ignore[arg-type]
+        ("max_time=None", lambda: StopGuard(max_time=None)),  # type: ignore[arg-type]
+        ("signals=15", lambda: StopGuard(signals=15)),  # type: ignore[arg-type]
+        ("signals=.*SIGKILL", lambda: StopGuard(signals=[signal.SIGTERM, signal.SIGKILL])),
+        ("state_dict={}", lambda: EarlyStop().load_state_dict({})),
         ("ranks=3", lambda: EarlyStop(ranks=3).should_stop(1.0)),  # type: ignore[arg-type]
     ],
 )
@@ -117,3 +123,32 @@ def test_a_guard_is_used_once_at_a_time() -> None:
     with StopGuard(ranks=None) as guard:
         with pytest.raises(errors.InvalidArgument, match="in use"):
             guard.__enter__()
+
+
+def test_a_guard_that_cannot_catch_signals_leaves_their_handlers() -> None:
+    raised: list[BaseException] = []
+
+    def enter() -> None:
+        try:
+            StopGuard(ranks=None).__enter__()
+        except errors.Unsupported as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(raised[0])
+
+
+def test_handlers_that_python_does_not_know_become_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handlers: list[Any] = []
+
+    def of_c(number: int, handler: Any) -> None:  # signal.signal() returns None for them
+        handlers.append(handler)
+
+    monkeypatch.setattr(signal, "signal", of_c)
+    with StopGuard(signals=[signal.SIGUSR1], ranks=None):
+        pass
+    assert handlers[1:] == [signal.SIG_DFL]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 
+from ..arguments import refuse, require
 from ..errors import InvalidArgument
 from ..loader import Loader
 from ..ragged import Ragged
@@ -26,6 +28,39 @@ def _filled(value: Any, size: int) -> Any:
         torch.cat([value.offsets, ends]),
         torch.cat([value.shapes, value.shapes[:1].expand(missing, -1)]),
     )
+
+
+def _begin(loader: Loader) -> None:
+    """Moves to the beginning of the epoch. Raises InvalidArgument where the loader would not give
+    each sample once."""
+    require("loader", loader, Loader, "give a shardwise.Loader")
+    tail = loader._order.options["tail"]
+    if tail != "exact":
+        refuse("tail", tail, 'give the loader an Order(tail="exact"), which counts each sample once')
+    if loader.has_ended:
+        return  # the loop begins the next epoch
+    if loader._taken > 0:
+        loader.set_epoch(loader.epoch)
+    if loader._taken_before > 0:
+        raise InvalidArgument(
+            f"the loader stands within epoch {loader.epoch}, after the {loader._taken_before} "
+            "batches of an earlier run; give evaluate() another loader"
+        )
+
+
+def _numbers(measured: Any, given: int) -> Iterator[tuple[str, Any]]:
+    """Names and values of what measure() returned. Raises InvalidArgument unless each has a number
+    for each of the given rows."""
+    require("measure", measured, Mapping, 'return numbers by name, e.g. {"loss": losses}')
+    for name, values in measured.items():
+        is_list = isinstance(values, (list, tuple))
+        shape = (len(values),) if is_list else tuple(getattr(values, "shape", ()))
+        if not shape or shape[0] != given or math.prod(shape) != given:
+            raise InvalidArgument(
+                f"evaluate() needs a number for each row: {name!r} has the shape {shape} for "
+                f"{given} rows; use reduction='none'"
+            )
+        yield name, values
 
 
 def evaluate(
@@ -49,9 +84,12 @@ def evaluate(
         batches of different sizes. The batch size is then the same for every number of ranks.
     ranks: as of the loader.
 
-    Every rank calls it. Raises InvalidArgument if ``measure`` returns another number of values;
-    what prove() of the loader raises; Mismatch if names differ.
+    loader: the epoch begins anew if batches of it were taken. The order's tail is "exact".
+
+    Every rank calls it. Raises InvalidArgument if ``measure`` returns something else, or if the
+    loader resumed within an epoch; what prove() of the loader raises; Mismatch if names differ.
     """
+    _begin(loader)
     size = loader._rows_of_step
     means: dict[str, ExactMean] = {}
     with torch.no_grad():
@@ -63,12 +101,16 @@ def evaluate(
             given = max(rows, size) if fill else rows
             if given > rows:
                 columns = {name: _filled(value, given) for name, value in columns.items()}
-            for name, values in measure(columns).items():
-                if len(values) != given:
-                    raise InvalidArgument(
-                        f"evaluate() needs a number for each row: {name!r} has {len(values)} for "
-                        f"{given} rows; use reduction='none'"
-                    )
+            measured = dict(_numbers(measure(columns), given))
+            if means and measured.keys() != means.keys():
+                raise InvalidArgument(
+                    f"measure() returned other names than before: {list(measured)}, not "
+                    f"{list(means)}; return the same names for each batch"
+                )
+            for name, values in measured.items():
                 means.setdefault(name, ExactMean()).add(values[:rows])
     loader.prove()
-    return reduce_means(means, reducer_of(ranks))
+    reducer = reducer_of(ranks)
+    if reducer.rank % loader._step_size[2] != 0:
+        means = {}  # another replica counts these samples
+    return reduce_means(means, reducer)

@@ -9,7 +9,7 @@ from typing import Any
 import lightning.pytorch
 
 from .. import _core
-from ..arguments import suggests
+from ..arguments import refuse, suggests
 from ..devices import DeviceBatch
 from ..ranks import Reducer, reducer_of
 from ..stopping import StopGuard
@@ -40,9 +40,18 @@ class StopCallback(lightning.pytorch.Callback):
 
 
 def _num_rows(batch: Any) -> int:
-    if isinstance(batch, Mapping) and not isinstance(batch, (_core.Batch, DeviceBatch)):
-        batch = next(iter(batch.values()))
-    return len(batch)
+    if isinstance(batch, (_core.Batch, DeviceBatch)):
+        return len(batch)
+    rows = batch
+    if isinstance(rows, list) and rows and all(isinstance(one, Mapping) for one in rows):
+        return len(rows)  # samples that were not collated
+    if isinstance(rows, (list, tuple)) and rows:
+        rows = rows[0]
+    if isinstance(rows, Mapping) and rows:
+        rows = next(iter(rows.values()))
+    if isinstance(rows, (str, bytes)) or not hasattr(rows, "__len__"):
+        refuse("batch", batch, "give MeanOverSamples(num_rows=...), which counts its samples")
+    return len(rows)
 
 
 @suggests

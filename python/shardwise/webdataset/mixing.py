@@ -53,6 +53,8 @@ class RandomMix(Items):
                 if not self.longest:
                     return
                 del sources[drawn], probs[drawn]
+                if not any(probs):  # only datasets of probability 0 are left
+                    probs = [1.0] * len(probs)
                 continue
             yield item
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from .._core import Order
-from ..arguments import suggests
+from ..arguments import suggests, whole_number
 from ..errors import InvalidArgument, Mismatch, Unsupported
 from . import stages
 from .base import Items, Passes, PipelineStage, pytorch_worker_info
@@ -27,6 +27,7 @@ from .source import Dealing, Place, ShardSource, Start, Stream, refuse_renaming
 from .states import VERSION, fingerprint_of, gathered, left_behind, part_of, parts_of, start_of
 
 _ENDLESS = sys.maxsize
+_MAX_PASS = 2**32 - 1  # see epoch_number()
 _MAX_EMPTY = 100  # an endless pass stops after this many consecutive epochs without an item
 
 
@@ -174,6 +175,7 @@ class DataPipeline(Items, PipelineStage):
         start, place, given = Start(number), None, 0
         if self._start is not None and self._start.number == number:
             start, place, given = self._start, self._first_place, self._given_before
+        plan.source.begin_pass()
         dealing = plan.source.dealing(plan.block * self._block)
         self._stream = Stream(plan.source, plan.order(), dealing, start, place)
         # A resumed pass begins with worker 0, whatever worker was next in the old run.
@@ -244,6 +246,7 @@ class DataPipeline(Items, PipelineStage):
 
     def _set_epoch(self, epoch: int) -> bool:
         """Returns False if the loaded pass keeps its place."""
+        epoch = whole_number("epoch", epoch, _MAX_PASS)
         if self._is_loaded and self._start is not None and self._start.number == epoch:
             return False
         self._take_start(Start(epoch), 0)
@@ -425,16 +428,23 @@ def _source_of(head: list[Any]) -> ShardSource:
     tarfile_to_samples()."""
     listed, *picks, expander = head
     options: dict[str, Any] = {"nodesplitter": None, "workersplitter": None, "filters": []}
+    options["empty_check"] = False  # a pipeline has wds.non_empty for that
     options["seed"] = listed.seed if isinstance(listed.seed, int) else None
     options["shardshuffle"] = isinstance(listed, SimpleShardList) and listed.seed is not None
     for pick in picks:
-        if stages.bufsize_of(pick) is not None:
-            options["shardshuffle"] = True
+        bufsize = stages.bufsize_of(pick)
+        if bufsize is not None:
+            options["shardshuffle"] |= bufsize > 0
         elif pick in (split_by_node, single_node_only):
             options["nodesplitter"] = pick
         elif pick is split_by_worker:
             options["workersplitter"] = pick
         elif isinstance(pick, stages.Stage) and pick.f is stages.resampled.f:
+            if pick.argument("n") is not None:
+                raise Unsupported(
+                    "resampled(n) of shards is not supported; leave out n, and limit a pass by "
+                    ".with_epoch(samples)"
+                )
             options["resampled"] = True
         else:
             options["filters"].append(_Picking(pick))

@@ -23,7 +23,7 @@ from ..wids.shards import needs_cache, require_own
 from .base import Items, base_seed_of_worker, pytorch_worker_info
 
 _BUDGET_BYTES = 64 << 30
-_MAX_URLS = 1_000_000
+MAX_URLS = 1_000_000
 
 
 def _named(found: re.Match[str]) -> str:
@@ -116,7 +116,7 @@ class ResampledShards(Items):
         seed: int = 0,
         worker_seed: Callable[[], int] | None = None,
         deterministic: bool = False,
-        max_urls: int = _MAX_URLS,
+        max_urls: int = MAX_URLS,
         empty_check: bool = True,
     ) -> None:
         super().__init__()

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from .._core import Order, Sampler
+from ..arguments import refuse
 from ..errors import Error, InvalidArgument, Unsupported
 from .base import Items, is_worker, pytorch_worker_info
 from .handlers import reraise_exception
-from .shards import OpenShards, single_node_only, split_by_node, split_by_worker, urls_of
+from .shards import (
+    MAX_URLS,
+    OpenShards,
+    single_node_only,
+    split_by_node,
+    split_by_worker,
+    urls_of,
+)
 
 _LOCAL_CHUNK, _LOCAL_WINDOW, _SHARD_WINDOW = 1000, 64, 8
 _READ_AHEAD = 256  # minimum of numbers taken from the order at a time
@@ -99,6 +107,8 @@ class ShardSource(Items):
                 raise InvalidArgument(
                     f"no such folder: cache_dir={self.cache_dir!r}; make the folder"
                 )
+        if seed is not None and not hasattr(seed, "__index__"):
+            refuse("seed", seed, "give a whole number")
         self.empty_check, self.seed = empty_check, seed
         # With a filter of the program, this process reads all samples of the shards that the filter
         # yields.
@@ -107,9 +117,12 @@ class ShardSource(Items):
         self.deals_to_workers = workersplitter is split_by_worker
         for splitter in (nodesplitter, workersplitter):
             if splitter not in (None, False, split_by_node, single_node_only, split_by_worker):
+                if not callable(splitter):
+                    refuse("a splitter", splitter, "give a function of an iterator, or None")
                 self.filters.append(splitter)
         self._opened: OpenShards | None = None
         self._opened_by = 0  # ID of the process that opened the shards
+        self._chosen: list[str] = []  # the shards that are open
         self._ranks: tuple[int, int] | None = None  # of the process that pickled this
 
     @property
@@ -121,18 +134,34 @@ class ShardSource(Items):
         """The shards, opened in this process; an index is made at the first use."""
         # In a forked worker, a filter may select other shards than in its parent.
         if self._opened is None or (self.filters and self._opened_by != os.getpid()):
-            chosen: Iterable[Any] = ({"url": url} for url in self.urls)
-            for pick in self.filters:
-                chosen = pick(iter(chosen))
-            urls = [item["url"] for item in chosen]
-            if not urls:
-                raise InvalidArgument(
-                    f"{self.own_filter} gave this process no shard; split samples instead of "
-                    "shards, by nodesplitter=wds.split_by_node and "
-                    "workersplitter=wds.split_by_worker"
-                )
-            self._opened, self._opened_by = self._open(urls), os.getpid()
+            self._choose()
+        assert self._opened is not None
         return self._opened
+
+    def begin_pass(self) -> None:
+        """Calls the program's filters, which may select other shards in each pass."""
+        if self.filters:
+            self._choose()
+
+    def _choose(self) -> None:
+        chosen: Iterable[Any] = ({"url": url} for url in self.urls)
+        for pick in self.filters:
+            chosen = pick(iter(chosen))
+        urls = [item["url"] for item in islice(chosen, MAX_URLS + 1)]
+        if len(urls) > MAX_URLS:
+            raise Unsupported(
+                f"{self.own_filter} gives more than {MAX_URLS:,} shards, so a pass would have no "
+                "end; draw by WebDataset(resampled=True) or wds.ResampledShards"
+            )
+        if not urls:
+            raise InvalidArgument(
+                f"{self.own_filter} gave this process no shard; split samples instead of "
+                "shards, by nodesplitter=wds.split_by_node and "
+                "workersplitter=wds.split_by_worker"
+            )
+        if self._opened is None or self._opened_by != os.getpid() or urls != self._chosen:
+            self._opened, self._opened_by = self._open(urls), os.getpid()
+            self._chosen = urls
 
     def _open(self, urls: list[str]) -> OpenShards:
         """Opens the shards. Unless the handler raises, omits unreadable shards and samples. If it
@@ -193,11 +222,10 @@ class ShardSource(Items):
 
 
 def sampler_of(
-    source: ShardSource, order: Order, start: Start, repetition: int, rank: int, world_size: int
+    shards: OpenShards, order: Order, start: Start, repetition: int, rank: int, world_size: int
 ) -> Sampler:
     """The sampler of a rank in an epoch of a pass."""
-    data = source.opened().data
-    sampler = Sampler(data, order, rank=rank, world_size=world_size)
+    sampler = Sampler(shards.data, order, rank=rank, world_size=world_size)
     if repetition == start.repetition and start.token is not None:
         sampler.resume(start.token)
     else:
@@ -217,6 +245,7 @@ class Stream:
         place: Place | None = None,
     ) -> None:
         self.source, self.order, self.dealing, self.start = source, order, dealing, start
+        self.shards = source.opened()  # a later pass may have others
         self._begin = Place(start.repetition) if place is None else place
         self._repetition, self._left, self._taken = self._begin
 
@@ -228,7 +257,7 @@ class Stream:
     def samples(self, again: int) -> Iterator[dict[str, Any]]:
         """Yields the samples of the again-th epoch that this process reads of this pass. If
         resampled, continues with all later epochs."""
-        data = self.source.opened().data
+        data = self.shards.data
         if data is None:
             return
         if len(data) == 0:
@@ -239,15 +268,26 @@ class Stream:
                 )
             return
         yield from self._epoch(again)
-        while self.source.is_resampled:
+        while self.source.is_resampled and self._has_samples(again + 1):
             again += 1
             yield from self._epoch(again)
+
+    def _has_samples(self, again: int) -> bool:
+        """Whether an epoch has a block for this stream. If not, no epoch of resampled shards has."""
+        sampler = self._sampler(self._begin.repetition + again)
+        return self.dealing.worker * self.dealing.block < len(sampler)
+
+    def _sampler(self, repetition: int) -> Sampler:
+        d = self.dealing
+        return sampler_of(
+            self.shards, self.order, self.start, repetition, d.rank, d.world_size
+        )
 
     def _epoch(self, again: int) -> Iterator[dict[str, Any]]:
         repetition = self._begin.repetition + again
         place = self._begin if again == 0 else Place(repetition)
         self._repetition, self._left, self._taken = place
-        shards = self.source.opened()
+        shards = self.shards
         select, handler = self.source.select_files, self.source.handler
         for numbers, is_left in self._numbers(repetition):
             samples = shards.samples(numbers)
@@ -272,7 +312,7 @@ class Stream:
             if self.start.has_ended:
                 return
         d = self.dealing
-        sampler = sampler_of(self.source, self.order, self.start, repetition, d.rank, d.world_size)
+        sampler = self._sampler(repetition)
         size = len(sampler)
         taken = self._taken
         ahead: list[int] = []

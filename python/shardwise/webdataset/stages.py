@@ -53,6 +53,10 @@ class Stage:
                 raise InvalidArgument(
                     f"not valid: {self.name}({name}={given[name]!r:.60}); give a number"
                 )
+        if f is _batched and not given.get("batchsize", 1) >= 1:
+            raise InvalidArgument(
+                f"not valid: batched(batchsize={given['batchsize']!r}); give 1 or more"
+            )
 
     @property
     def name(self) -> str:
@@ -113,11 +117,26 @@ def getfirst(
     return default
 
 
+def _require_items(items: Any, kinds: tuple[type, ...], stage: str) -> None:
+    if not isinstance(items, kinds):
+        wanted = " or ".join(kind.__name__ for kind in kinds)
+        raise InvalidArgument(
+            f"{stage}() needs a {wanted}, not a {type(items).__name__}: {items!r:.60}; check the "
+            "stages before it"
+        )
+
+
 def _each(
-    data: Iterable[Any], f: Callable[[Any], Any], handler: _Handler
+    data: Iterable[Any],
+    f: Callable[[Any], Any],
+    handler: _Handler,
+    stage: str = "",
+    kinds: tuple[type, ...] = (object,),
 ) -> Iterator[tuple[Any, Any]]:
-    """Yields (item, f(item)). If f raises, the handler decides whether to continue."""
+    """Yields (item, f(item)). If f raises, the handler decides whether to continue. No handler is
+    asked about items that the stage cannot have: it would drop them all."""
     for item in data:
+        _require_items(item, kinds, stage)
         try:
             result = f(item)
         except Exception as error:
@@ -144,7 +163,7 @@ def _decode(
     data: Iterable[Any], *args: Any, handler: _Handler = reraise_exception, **kw: Any
 ) -> Iterator[Any]:
     """Decodes fields; see Decoder."""
-    for _, result in _each(data, Decoder(args, **kw), handler):
+    for _, result in _each(data, Decoder(args, **kw), handler, "decode", (dict,)):
         yield result
 
 
@@ -195,7 +214,7 @@ def _map_dict(
             sample[name] = f(sample[name])
         return sample
 
-    for _, result in _each(data, mapped, handler):
+    for _, result in _each(data, mapped, handler, "map_dict", (dict,)):
         yield result
 
 
@@ -212,7 +231,7 @@ def _map_tuple(
     def mapped(sample: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(transform_with(sample, args[: len(sample)]))
 
-    for _, result in _each(data, mapped, handler):
+    for _, result in _each(data, mapped, handler, "map_tuple", (list, tuple)):
         yield result
 
 
@@ -396,6 +415,7 @@ def _batched(
 def _unlisted(data: Iterable[Any]) -> Iterator[Any]:
     """Yields the items of lists."""
     for batch in data:
+        _require_items(batch, (list,), "unlisted")
         yield from batch
 
 
@@ -422,6 +442,8 @@ def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
 
 def _rsample(data: Iterable[Any], p: float = 0.5) -> Iterator[Any]:
     """Keeps each sample with probability ``p``."""
+    if not 0 <= p <= 1:
+        raise InvalidArgument(f"rsample() takes a probability from 0 to 1, not {p!r}")
     return (sample for sample in data if random.random() < p)
 
 

@@ -15,7 +15,7 @@ VERSION = 1
 
 def fingerprint_of(source: ShardSource, order: Order) -> str:
     """Identifies the samples and their order, which a state must match."""
-    return f"{sampler_of(source, order, Start(0), 0, 0, 1).fingerprint} {order!r}"
+    return f"{sampler_of(source.opened(), order, Start(0), 0, 0, 1).fingerprint} {order!r}"
 
 
 def part_of(
@@ -119,7 +119,7 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
             if taken > 0:
                 reached = max(reached, (taken - 1) // block * len(places) + worker + 1)
     has_ended = newest == start.repetition and start.has_ended
-    first = sampler_of(source, order, start, newest, 0, world_size)
+    first = sampler_of(source.opened(), order, start, newest, 0, world_size)
     sizes = [len(first.for_rank(rank)) for rank in range(world_size)]
     if any(part["is_over"] for part in parts):
         reached = -(-max(sizes) // block)
@@ -146,7 +146,7 @@ def _rest(
     if repetition == start.repetition and start.has_ended:
         return []
     d = dealing
-    sampler = sampler_of(source, order, start, repetition, d.rank, d.world_size)
+    sampler = sampler_of(source.opened(), order, start, repetition, d.rank, d.world_size)
     size = len(sampler)
     last = -(-size // d.block) if reached is None else min(reached, -(-size // d.block))
     rest: list[int] = []

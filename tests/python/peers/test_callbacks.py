@@ -12,7 +12,7 @@ import pytest
 from conftest import write_shards
 
 import shardwise
-from shardwise import Loader, Order, columns
+from shardwise import Loader, Order, columns, errors
 
 torch = pytest.importorskip("torch")
 
@@ -106,6 +106,26 @@ def test_lightning_averages_over_the_samples_of_a_step(
     assert len(batches[-1]) == 70 % 16
     torch.testing.assert_close(gradients[:, 0].double(), torch.stack(steps))
     torch.testing.assert_close(gradients[:, 1], torch.ones(len(steps)))
+
+
+@pytest.mark.parametrize("kind", ["tensor", "pair", "list", "dict", "dict in a pair", "samples"])
+def test_the_rows_of_any_batch_are_counted(kind: str) -> None:
+    pytest.importorskip("lightning.pytorch")
+    from shardwise.torch.lightning import _num_rows
+
+    rows = torch.zeros(7, 3)
+    batches = {
+        "tensor": rows,
+        "pair": (rows, rows),
+        "list": [["a"] * 7, rows],
+        "dict": {"txt": ["a"] * 7, "cls": rows},
+        "dict in a pair": ({"cls": rows}, rows),
+        "samples": [{"cls": 1}] * 7,
+    }
+    assert _num_rows(batches[kind]) == 7
+    for unknown in (3, "text", ["text"] * 7, None):
+        with pytest.raises(errors.InvalidArgument, match="num_rows"):
+            _num_rows(unknown)
 
 
 def test_the_trainer_of_transformers_stops_with_a_checkpoint(

@@ -155,3 +155,9 @@ def test_what_would_not_be_exact_is_refused(ds: shardwise.Dataset) -> None:
         OrderedMapDataset(ds, ORDER).set_slice(slice(0, 1), True)
     with pytest.raises(InvalidArgument):
         OrderedIterDataset(ds, ORDER, rank=2, world_size=2)
+    for epochs in (-1, 1.5, "2"):
+        with pytest.raises(InvalidArgument, match="epochs="):
+            OrderedIterDataset(ds, ORDER, epochs=epochs)
+    for wrong in ({}, None, {**state, "more": 1}):
+        with pytest.raises(InvalidArgument, match="get_state"):
+            iter(OrderedIterDataset(ds, ORDER)).set_state(wrong)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import random
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import plain_samples, write_shard
 from webdataset_support import NUM_SAMPLES, numbers, own_folders, rank_of, url  # noqa: F401
 
 import shardwise
@@ -121,6 +123,42 @@ def test_a_function_picks_shards_for_each_worker_after_a_look_at_a_sample(url: s
     assert Counter(int(key) for (key,) in batches) == ALL
 
 
+def test_a_function_picks_shards_anew_in_each_pass(url: str) -> None:
+    calls: list[int] = []
+
+    def one_after_another(shards: Any) -> Any:
+        calls.append(len(calls))
+        yield list(shards)[calls[-1] % 3]
+
+    stages = [wds.SimpleShardList(url), one_after_another, wds.tarfile_to_samples()]
+    for dataset in (
+        wds.WebDataset(url, nodesplitter=one_after_another),
+        wds.DataPipeline(*stages).repeat(2),
+    ):
+        calls.clear()
+        first = iter(dataset)
+        begun = [next(first)]
+        others = [len(list(dataset)) // dataset.repetitions for _ in range(2)]
+        assert (len(begun + list(first)) // dataset.repetitions, *others) == (401, 300, 302)
+
+
+def test_a_function_that_picks_shards_without_end_is_refused(url: str) -> None:
+    dataset = wds.WebDataset(url, nodesplitter=lambda shards: itertools.cycle(list(shards)))
+    with pytest.raises(Unsupported, match="resampled=True"):
+        iter(dataset)
+
+
+def test_stages_of_shards_mean_what_they_say(url: str) -> None:
+    def keys(*picks: Any) -> list[str]:
+        stages = [wds.SimpleShardList(url), *picks, wds.tarfile_to_samples()]
+        return [sample["__key__"] for sample in wds.DataPipeline(*stages)]
+
+    assert keys(wds.shuffle(0)) == keys() == sorted(keys(wds.shuffle(10)))
+    assert keys(wds.shuffle(10)) != keys()
+    with pytest.raises(Unsupported, match=r"resampled\(n\)"):
+        keys(wds.resampled(2))
+
+
 def test_a_shard_that_is_listed_twice_comes_twice(url: str) -> None:
     shards = [url.replace("{000000..000002}", number) for number in ("000000", "000001", "000000")]
     dataset = wds.WebDataset(shards).shuffle(10).to_tuple("__key__", "__url__")
@@ -139,6 +177,16 @@ def test_resampled_passes_have_no_end_and_with_epoch_ends_them(url: str) -> None
     assert sizes == [64] * 40 == [len(keys) for (keys,) in loader]
     with pytest.raises(Unsupported, match="unbatched"):
         loader.state_dict()
+
+
+def test_a_rank_without_samples_draws_none(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "small.tar", plain_samples(0, 2))
+    dataset = wds.WebDataset(str(shard), resampled=True).with_epoch(5)
+    drawn = []
+    for rank in range(3):
+        with rank_of(rank, 3):
+            drawn.append(len(list(dataset)))
+    assert drawn == [5, 5, 0]
 
 
 def test_repeat_goes_through_several_orders_in_one_pass(url: str) -> None:

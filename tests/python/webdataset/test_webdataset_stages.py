@@ -22,7 +22,7 @@ import shardwise.webdataset as wds
 from shardwise.errors import BadField, CorruptShard, InvalidArgument, NotFound, Unsupported
 from shardwise.webdataset import tars
 from shardwise.webdataset.shards import expand_urls
-from shardwise.webdataset.stages import default_collation_fn
+from shardwise.webdataset.stages import default_collation_fn, unlisted
 
 
 def rows(count: int = 4) -> list[dict[str, Any]]:
@@ -188,6 +188,40 @@ def test_wrong_arguments_are_refused_by_the_call(url: str) -> None:
     for wrong in (lambda: dataset.batched("8"), lambda: wds.shuffle(None)):
         with pytest.raises(InvalidArgument, match="give a number"):
             wrong()
+    for size in (0, -1, float("nan")):
+        with pytest.raises(InvalidArgument, match="takes 1 or more"):
+            dataset.batched(size)
+    for what, wrong in (
+        ("seed='x'", lambda: wds.WebDataset(url, seed="x")),
+        ("splitter='x'", lambda: wds.WebDataset(url, nodesplitter="x")),
+        ("epoch=-1", lambda: dataset.set_epoch(-1)),
+        ("epoch='x'", lambda: wds.WebLoader(dataset).set_epoch("x")),
+    ):
+        with pytest.raises(InvalidArgument, match=what):
+            wrong()
+    with pytest.raises(InvalidArgument, match="from 0 to 1"):
+        next(iter(wds.rsample(1.5)(rows())))
+
+
+def test_no_handler_drops_items_that_a_stage_cannot_have() -> None:
+    handler = wds.ignore_and_continue
+    for stage, items in (
+        (unlisted(), [{"cls": b"0"}]),
+        (unlisted(), [(1, 2)]),
+        (wds.map_tuple(handler=handler), [{"cls": b"0"}]),
+        (wds.map_dict(cls=int, handler=handler), [("0",)]),
+        (wds.decode(handler=handler), [("0",)]),
+    ):
+        with pytest.raises(InvalidArgument, match="check the stages before it"):
+            list(stage(items))
+
+
+def test_a_data_pipeline_may_have_no_samples(tmp_path: Path) -> None:
+    shard = write_shard(tmp_path / "empty.tar", [])
+    stages = [wds.SimpleShardList(str(shard)), wds.tarfile_to_samples()]
+    assert list(wds.DataPipeline(*stages)) == []
+    with pytest.raises(ValueError, match="no item"):
+        list(wds.DataPipeline(*stages, wds.non_empty))
 
 
 def test_handlers_say_what_becomes_of_errors_of_stages() -> None:
@@ -237,6 +271,12 @@ def test_stages_by_sample() -> None:
     with pytest.raises(InvalidArgument):
         one(wds.map_dict())
     assert pickle.loads(pickle.dumps(wds.to_tuple("cls")))(rows()).__next__() == (b"0",)
+
+
+def test_a_mix_goes_on_with_datasets_of_probability_0() -> None:
+    mixed = wds.RandomMix([range(3), range(10, 12), range(20, 21)], [1, 0, 0], longest=True)
+    items = list(mixed)
+    assert items[:3] == [0, 1, 2] and sorted(items) == [0, 1, 2, 10, 11, 20]
 
 
 def test_shuffle_gives_each_item_once() -> None:
