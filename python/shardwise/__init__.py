@@ -44,6 +44,7 @@ _give_signatures(Audit, Order, Sampler, ShardCache)
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
+    from .decoded import DecodedDataset
     from .devices import DeviceBatch, DeviceCopier
     from .explaining import explain, when
     from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
@@ -59,6 +60,7 @@ _LATER = {
     "ranks": ["ranks"],
     "records": ["records"],
     "transforms": ["transforms"],
+    "decoded": ["DecodedDataset"],
     "devices": ["DeviceBatch", "DeviceCopier"],
     "explaining": ["explain", "when"],
     "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
@@ -98,6 +100,7 @@ __all__ = [
     "Batch",
     "ByLength",
     "Dataset",
+    "DecodedDataset",
     "DeviceBatch",
     "DeviceCopier",
     "EarlyStop",

@@ -11,6 +11,7 @@ import torch.distributed
 import torch.utils.data
 
 from .. import _core
+from ..decoded import source_of
 from ..errors import InvalidArgument
 from ..explaining import Delivery, StepSample, deliveries_of, step_of
 from ..mixing import refuse_hidden_weights
@@ -66,6 +67,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         batch_size: int | None = None,
         allow_uneven: bool = False,
     ) -> None:
+        data = source_of(data)
         refuse_hidden_weights(data)
         self.dataset = data
         self.order = _core.Order() if order is None else order
