@@ -39,10 +39,10 @@ def decode(sample: _core.Sample, columns: Any, seed: int, epoch: int) -> dict[st
 class DecodedDataset:
     """The samples of a Dataset or mix(), decoded: ``data.decoded(columns)`` makes it.
 
-    Item i is a dict with one value for each column, as Sample.decode() gives it; without columns,
-    one for each field of the sample. torch's DataLoader takes it with any sampler, in any kind of
-    worker. torch's default_collate makes tensors of arrays of equal shapes and of numbers, and
-    lists of str.
+    An item is a dict with one value for each column, as Sample.decode() gives it. Without columns,
+    it has one for each field of the sample. A DataLoader takes the dataset with any sampler, in any
+    kind of worker. Its default collation makes tensors of numbers and of arrays of equal shapes,
+    and lists of str.
 
     seed: for random steps of transforms and functions. They also depend on the sample and on the
         epoch of set_epoch(), not on worker or batch. Workers take over seed and epoch when they

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/error_types.h"
@@ -55,6 +56,7 @@ std::string copy_of(const RowInput& input, std::size_t place) {
 }
 
 template <class Number>
+requires std::is_arithmetic_v<Number>
 void write(Number value, RowOutput& output) {
   std::memcpy(output.slot.data(), &value, sizeof value);
 }

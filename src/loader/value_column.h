@@ -14,7 +14,7 @@
 
 namespace shardwise::detail {
 
-/// What the rows of a column of values are.
+/// The kind of a column of values.
 enum class ValueKind : std::uint8_t { kInteger, kNumber, kText, kJson };
 
 /// A value for rows whose sample has none; monostate if such samples are bad. The alternative fits

@@ -133,6 +133,20 @@ def test_a_missing_value_is_an_error_or_leaves_the_sample_out(data: shardwise.Da
         one_batch(data, columns.metadata("h", missing=1))
 
 
+def test_samples_without_a_value_get_that_of_missing(data: shardwise.Dataset) -> None:
+    batch = one_batch(
+        data,
+        columns.text("json:$.none", missing="a"),
+        columns.text("none", missing="").named("b"),
+        columns.json("none", missing="[1]").named("c"),
+        columns.integer("none", missing=-1).named("d"),
+        columns.number("none;json:$.score", missing=0),
+    )
+    assert batch.text("none") == ["a"] * 40 and batch.text("b") == [""] * 40
+    assert batch.json("c") == [[1]] * 40 and batch["d"].tolist() == [-1] * 40
+    assert batch["score"].tolist() == [i / 4 if i % 2 else 0 for i in range(40)]
+
+
 def test_options_of_values_are_checked() -> None:
     for make, missing in (
         (columns.integer, 1.5),

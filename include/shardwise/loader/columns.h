@@ -227,9 +227,9 @@ SHARDWISE_EXPORT Column decoded(const std::string& fields, DType dtype,
 /// A ragged column.
 SHARDWISE_EXPORT Column ragged_decoded(const std::string& fields, DType dtype, DecodeField decode);
 
-/// The columns that decode all fields of a sample, by the kinds that their names state: image(),
-/// integer(), text(), json(), array() with the type of the sample's array, and bytes().
-/// libtorch/decode.h lists the names. The kind of a compressed field is that of its name without
+/// The columns that decode all fields of a sample, by the kinds that their names state. Kinds are
+/// image(), integer(), text(), json(), bytes(), and array() with the type of the sample's array.
+/// The names are those of libtorch/decode.h. A compressed field has the kind of its name without
 /// the ending.
 /// Errors: BadField if an array's header is damaged.
 SHARDWISE_EXPORT std::vector<Column> of_fields(const Sample& sample);
