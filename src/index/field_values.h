@@ -45,8 +45,8 @@ class SHARDWISE_EXPORT JsonPath {
   /// Returns the last key of the path, without quotes; empty if the path has no key.
   [[nodiscard]] std::string_view last_key() const noexcept;
 
-  /// Returns the value at this path, as written, or nothing if the document lacks it. If an object has a key
-  /// several times, the last occurrence counts.
+  /// Returns the value at this path, as written, or nothing if the document lacks it. If an object
+  /// has a key several times, the last occurrence counts.
   /// Lifetime: a view into `json`.
   /// Errors: JsonFault if `json` is not one valid JSON value.
   /// Cost: O(size of the document).

@@ -304,7 +304,7 @@ std::vector<Column> of_fields(const Sample& sample) {
   return all;
 }
 
-Batch decode(const Sample& sample, std::span<const Column> columns, std::uint64_t seed,
+Batch decode(const Sample& sample, const std::vector<Column>& columns, std::uint64_t seed,
              std::uint64_t epoch) {
   const RowInput input{
       .sample = sample, .seed = seed, .epoch = epoch, .number = sample.index(), .position = {}};

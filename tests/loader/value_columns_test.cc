@@ -38,7 +38,7 @@ struct Made {
 Made make(const Column& column, const Sample& sample) {
   Made made;
   try {
-    const Batch batch = columns::decode(sample, std::span(&column, 1));
+    const Batch batch = columns::decode(sample, {column});
     const auto bytes = batch.arrays()[0].bytes();
     made.bytes = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   } catch (const Error& error) {

@@ -14,14 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
-from torch.utils.data import DataLoader
 
 import shardwise
 from conftest import write_shard
 from shardwise import Loader, Order, columns, errors
-from shardwise.torch import BatchSampler, DistributedChunkedSampler
 from shardwise.transforms import ImageTransform, RandomResizedCrop
 
 SEED = int(os.environ.get("SHARDWISE_SEED", "0")) or random.SystemRandom().randrange(1, 2**32)
@@ -59,8 +56,8 @@ def fields(number: int) -> dict[str, bytes]:
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("decoded")
     shards = [
-        write_shard(folder / f"{first}.tar", [(f"{i:03}", fields(i)) for i in range(first, first + 20)])
-        for first in (0, 20)
+        write_shard(folder / f"{i}.tar", [(f"{n:03}", fields(n)) for n in range(i, i + 20)])
+        for i in (0, 20)
     ]
     made = ["w=json:$.size.w", "score=json:$.score", "caption=json:$.caption"]
     shardwise.index(folder / "d.idx", shards, columns=made, threads=0)
@@ -106,7 +103,8 @@ def test_paths_and_metadata_are_columns(data: shardwise.Dataset) -> None:
 def test_arrays_in_json_are_rows_of_numbers(tmp_path: Path) -> None:
     values = [{"ids": list(range(i)), "box": [i, 0.5], "grid": [[i]] * i} for i in range(4)]
     shard = write_shard(
-        tmp_path / "a.tar", [(str(i), {"json": json.dumps(v).encode()}) for i, v in enumerate(values)]
+        tmp_path / "a.tar",
+        [(str(i), {"json": json.dumps(value).encode()}) for i, value in enumerate(values)],
     )
     data = shardwise.open(str(shard), index_directory=tmp_path)
     batch = one_batch(
@@ -170,7 +168,9 @@ def test_options_of_values_are_checked() -> None:
 def document(dice: random.Random, depth: int = 3) -> Any:
     kind = dice.randrange(9 if depth else 6)
     if kind < 6:
-        return dice.choice([None, True, False, 0, -5, 2**63 - 1, 2.5, 1e300, "", "ö\n", "a\0b", "7"])
+        return dice.choice(
+            [None, True, False, 0, -5, 2**63 - 1, 2.5, 1e300, "", "ö\n", "a\0b", "7"]
+        )
     if kind < 8:
         return {dice.choice("abc"): document(dice, depth - 1) for _ in range(dice.randrange(4))}
     return [document(dice, depth - 1) for _ in range(dice.randrange(4))]
@@ -199,9 +199,9 @@ def test_random_documents_have_the_values_that_python_finds(tmp_path: Path) -> N
     dice = random.Random(SEED)
     documents = [document(dice) for _ in range(REPEATS)]
     indents = [dice.choice([None, 1]) for _ in documents]
-    ascii = [dice.choice([True, False]) for _ in documents]
     texts = [
-        json.dumps(value, indent=i, ensure_ascii=a) for value, i, a in zip(documents, indents, ascii)
+        json.dumps(value, indent=i, ensure_ascii=dice.choice([True, False]))
+        for value, i in zip(documents, indents)
     ]
     shard = write_shard(
         tmp_path / "a.tar", [(str(i), {"json": text.encode()}) for i, text in enumerate(texts)]
@@ -317,8 +317,12 @@ def test_a_mixture_is_decoded_as_its_loader_does(data: shardwise.Dataset) -> Non
 
 @pytest.mark.parametrize("start", ["none", "fork", "spawn"])
 def test_a_data_loader_takes_the_view_with_samplers(path: Path, start: str) -> None:
-    data = shardwise.open(path)
-    decoded = data.where("w < 40").decoded(MADE, seed=9)
+    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    from torch.utils.data import DataLoader
+
+    from shardwise.torch import BatchSampler, DistributedChunkedSampler
+
+    decoded = shardwise.open(path).where("w < 40").decoded(MADE, seed=9)
     sampler = DistributedChunkedSampler(decoded, seed=1, rank=0, world_size=1)
     workers: dict[str, Any] = {} if start == "none" else {
         "num_workers": 2,
@@ -342,6 +346,11 @@ def test_a_data_loader_takes_the_view_with_samplers(path: Path, start: str) -> N
 
 
 def test_a_sampler_of_other_data_is_refused(data: shardwise.Dataset) -> None:
+    pytest.importorskip("torch", reason="needs torch, which is not installed")
+    from torch.utils.data import DataLoader
+
+    from shardwise.torch import DistributedChunkedSampler
+
     sampler = DistributedChunkedSampler(data[:10], rank=0, world_size=1)
     with pytest.raises(errors.InvalidArgument, match="different data"):
         next(iter(DataLoader(data.decoded(MADE), sampler=sampler, batch_size=None)))

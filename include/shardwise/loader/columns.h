@@ -238,7 +238,7 @@ SHARDWISE_EXPORT std::vector<Column> of_fields(const Sample& sample);
 /// the order's `seed` does in this epoch, if each sample comes once in its epochs.
 /// Threads: safe concurrently.
 /// Errors: those of the columns.
-SHARDWISE_EXPORT Batch decode(const Sample& sample, std::span<const Column> columns,
+SHARDWISE_EXPORT Batch decode(const Sample& sample, const std::vector<Column>& columns,
                               std::uint64_t seed = 0, std::uint64_t epoch = 0);
 /// Decodes all fields by their kinds: the columns of of_fields().
 SHARDWISE_EXPORT Batch decode(const Sample& sample);
