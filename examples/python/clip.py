@@ -3,7 +3,7 @@
     torchrun --nproc-per-node 2 clip.py train.idx --out run
     torchrun --nproc-per-node 1 clip.py train.idx --out run --resume
 
-Samples need the fields jpg and txt.
+Samples need the fields jpg and json, as img2dataset writes them.
 Exact: each pair comes once in an epoch, on any number of ranks; open_clip's loader repeats some.
 Resume: the checkpoint holds the loader's state, which is valid for another number of ranks.
 """
@@ -11,7 +11,6 @@ Resume: the checkpoint holds the loader's state, which is valid for another numb
 import argparse
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -24,12 +23,9 @@ from shardwise.transforms import ImageTransform, Normalize, RandomResizedCrop
 CONTEXT = 32  # tokens of a caption
 
 
-def tokens_of(sample, random):
-    """A stand-in for open_clip's tokenizer: the bytes of the caption."""
-    tokens = np.zeros(CONTEXT, np.int64)
-    text = bytes(sample["txt"])[:CONTEXT]
-    tokens[: len(text)] = np.frombuffer(text, np.uint8)
-    return tokens
+def tokenize(captions):
+    """A stand-in for open_clip's tokenizer: the bytes of the captions."""
+    return torch.tensor([list(caption.encode()[:CONTEXT].ljust(CONTEXT, b"\0")) for caption in captions])
 
 
 class Towers(torch.nn.Module):
@@ -51,7 +47,7 @@ def train(options):
                            normalize=Normalize())
     loader = shardwise.Loader(
         shardwise.open(options.index),
-        columns=[columns.image("jpg", train), columns.function("tokens", "int64", (CONTEXT,), tokens_of)],
+        columns=[columns.image("jpg", train), columns.text("json:$.caption")],  # or text("txt")
         order=shardwise.Order(seed=17, tail="drop"),  # a contrastive loss needs equal batches on all ranks
         batch_size=options.batch_size,
     )
@@ -70,7 +66,7 @@ def train(options):
     for epoch in range(loader.epoch, options.epochs):
         loader.set_epoch(epoch)
         for batch in loader:
-            image, text = ddp(batch.torch("jpg"), batch.torch("tokens"))
+            image, text = ddp(batch.torch("jpg"), tokenize(batch.text("caption")))
             images, texts = torch.cat(all_gather(image)), torch.cat(all_gather(text))
             logits = model.scale.exp() * images @ texts.T
             own = torch.arange(len(logits))

@@ -13,19 +13,12 @@ import argparse
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 import shardwise
 from shardwise import columns
 from shardwise.transforms import ImageTransform, RandomResizedCrop
-
-
-def number_of_words(sample, random):
-    """Of the caption: a small thing to learn."""
-    caption = sample.json("json").get("caption") or ""
-    return np.array([len(caption.split())], np.float32)
 
 
 def train(options):
@@ -41,7 +34,7 @@ def train(options):
     loader = shardwise.Loader(
         data,
         columns=[columns.image("jpg", ImageTransform(random_resized_crop=RandomResizedCrop(64))),
-                 columns.function("words", "float32", (1,), number_of_words)],
+                 columns.text("json:$.caption", missing="")],
         order=shardwise.Order(seed=17),
         batch_size=options.batch_size,
         max_bad=10,  # pictures from the web are sometimes damaged
@@ -61,13 +54,15 @@ def train(options):
     for epoch in range(loader.epoch, options.epochs):
         loader.set_epoch(epoch)
         for batch in loader:
-            words = ddp(batch.torch("jpg") / 255)
+            # The number of words of the caption is a small thing to learn.
+            words = torch.tensor([float(len(caption.split())) for caption in batch.text("caption")])
+            guess = ddp(batch.torch("jpg") / 255).flatten()
             count = torch.tensor(len(batch))
             world_size = 1
             if dist.is_initialized():  # batches of ranks may differ in size: each sample counts alike
                 dist.all_reduce(count)
                 world_size = dist.get_world_size()
-            loss = (words - batch.torch("words")).square().sum() / count * world_size
+            loss = (guess - words).square().sum() / count * world_size
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -45,6 +45,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
     from .batching import ByLength, Mixup
+    from .decoded import DecodedDataset
     from .devices import DeviceBatch, DeviceCopier, torch_memory
     from .explaining import explain, when
     from .loader import Epoch, Loader
@@ -63,6 +64,7 @@ _LATER = {
     "records": ["records"],
     "transforms": ["transforms"],
     "batching": ["ByLength", "Mixup"],
+    "decoded": ["DecodedDataset"],
     "devices": ["DeviceBatch", "DeviceCopier", "torch_memory"],
     "explaining": ["explain", "when"],
     "loader": ["Epoch", "Loader"],
@@ -104,6 +106,7 @@ __all__ = [
     "Batch",
     "ByLength",
     "Dataset",
+    "DecodedDataset",
     "DeviceBatch",
     "DeviceCopier",
     "EarlyStop",

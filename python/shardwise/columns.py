@@ -4,7 +4,15 @@ A field is named as in the data set. Names joined by semicolons, e.g. "jpg;png",
 field that a sample has. The column has the first name unless ``column.named(name)`` gives another.
 A field that is compressed by its name ("json.gz", "npy.zst") is expanded, except by bytes().
 
-A sample whose field is missing, or does not fit the column, is a bad sample: see Loader(max_bad=).
+The fields of text(), json(), integer(), number(), tokens() and array() may have a JSON path in
+SQLite's syntax, e.g. "json:$.caption" or "json;json.gz:$.size[0]"; the path holds for each of the
+fields. The value is that of a metadata column of the index with this path. The column has the name
+of the path's last key.
+
+A value is missing if the sample lacks the field, or if the path leads to nothing or to null. The
+sample is then a bad sample, unless ``missing=`` gives the value of its row. A sample whose field
+does not fit the column is a bad sample: see Loader(max_bad=).
+
 Fields that are pickles by name (.pt, .pth, .pkl, .pickle) can run code when they are read: only
 bytes() takes them.
 
@@ -41,7 +49,9 @@ __all__ = [
     "integer",
     "json",
     "key",
+    "metadata",
     "npz",
+    "number",
     "text",
     "tokens",
     "video",
@@ -139,38 +149,96 @@ def _locked(function: Any, lock: bool) -> Any:
     return _Locked(function) if lock else function
 
 
+_KINDS: dict[type, tuple[str, str]] = {
+    int: ("integer", "a whole number of 64 bits, or None"),
+    float: ("number", "a number, or None"),
+    str: ("text", "a str, or None"),
+}
+"""The kinds of metadata columns, and what ``missing`` may be for each."""
+
+
+def _missing(missing: Any, kind: type) -> Any:
+    """Checks the value for samples without one."""
+    if missing is None:
+        return None
+    try:
+        if kind is str:
+            return str(missing.encode(), "utf-8")
+        if kind is float:
+            return float(missing)
+        number = operator.index(missing)
+        if -(2**63) <= number < 2**63:
+            return number
+    except (TypeError, ValueError, AttributeError):
+        pass
+    refuse("missing", missing, f"give {_KINDS[kind][1]}")
+
+
 def bytes(fields: str) -> Column:
     """The bytes of a field, unchanged: uint8, ragged."""
-    return _made("_core", "column_of_kind", "bytes", _fields(fields))
+    return _made("_core", "column_of_kind", "bytes", _fields(fields), None)
 
 
-def text(fields: str) -> Column:
-    """A UTF-8 field: uint8, ragged; ``batch.text(name)`` returns its rows as a list of str."""
-    return _made("_core", "column_of_kind", "text", _fields(fields))
+def text(fields: str, *, missing: Union[str, None] = None) -> Column:
+    """Text in UTF-8: uint8, ragged; ``batch.text(name)`` returns its rows as a list of str.
+
+    At a JSON path: a string, or an object or array as JSON text without blanks.
+
+    >>> columns.text("json:$.caption", missing="")
+    <shardwise.columns.Column 'caption' of uint8>
+    """
+    return _made("_core", "column_of_kind", "text", _fields(fields), _missing(missing, str))
 
 
-def json(fields: str) -> Column:
-    """A field that is one valid JSON value of any kind; rows as those of text()."""
-    return _made("_core", "column_of_kind", "json", _fields(fields))
+def json(fields: str, *, missing: Union[str, None] = None) -> Column:
+    """One valid JSON value of any kind; rows as those of text(), parsed by ``batch.json(name)``.
+
+    missing: JSON text.
+    """
+    return _made("_core", "column_of_kind", "json", _fields(fields), _missing(missing, str))
 
 
-def integer(fields: str) -> Column:
-    """A field that holds a decimal number: int64 [N]."""
-    return _made("_core", "column_of_kind", "integer", _fields(fields))
+def integer(fields: str, *, missing: Union[int, None] = None) -> Column:
+    """A whole number: int64 [N]. At a JSON path, true is 1 and false is 0."""
+    return _made("_core", "column_of_kind", "integer", _fields(fields), _missing(missing, int))
+
+
+def number(fields: str, *, missing: Union[float, None] = None) -> Column:
+    """A number: float64 [N]. Whole numbers are rounded to the nearest float."""
+    return _made("_core", "column_of_kind", "number", _fields(fields), _missing(missing, float))
+
+
+def metadata(
+    column: str, kind: type = int, *, missing: Union[int, float, str, None] = None
+) -> Column:
+    """The samples' values in a metadata column of the index; see shardwise.index(columns=).
+
+    kind: the type of the values: int, float or str, with arrays as those of integer(), number() and
+        text(). float also takes whole numbers. None (NULL in SQL) is a missing value.
+    Cost: no shard is read for it. A Loader raises NotFound if the index has no such column.
+
+    >>> columns.metadata("width")
+    <shardwise.columns.Column 'width' of int64>
+    """
+    require("column", column, str, "name a metadata column")
+    if kind not in _KINDS:
+        refuse("kind", kind, "choose int, float or str")
+    return _made("_core", "metadata_column", _KINDS[kind][0], column, _missing(missing, kind))
 
 
 @suggests
 def key(name: str = "__key__") -> Column:
     """The keys of the samples: uint8, ragged."""
     require("name", name, str, "name the column")
-    return _made("_core", "column_of_kind", "key", name).named(name)
+    return _made("_core", "column_of_kind", "key", name, None).named(name)
 
 
 @suggests
 def tokens(fields: str, dtype: Any = "int32") -> Column:
     """A field of raw little-endian integers, as ``ndarray.tofile()`` writes them: ragged.
 
-    dtype: uint16, int32, uint32 or int64; the field does not record it.
+    dtype: uint16, int32, uint32 or int64; the field does not record it. At a JSON path: an array of
+        integers.
     """
     return _made("_core", "tokens_column", _fields(fields), _dtype(dtype))
 
@@ -180,7 +248,8 @@ def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> 
     """A field that is a NumPy .npy file: ragged, or [N, ...] if ``shape`` gives the shape of all
     rows.
 
-    A sample with another dtype or shape is a bad sample.
+    A sample with another dtype or shape is a bad sample. At a JSON path: nested arrays of numbers,
+    as integers, float32 or float64.
 
     >>> columns.array("feature.npy", "float32", (768,))
     <shardwise.columns.Column 'feature.npy' of float32>

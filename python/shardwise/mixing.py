@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from types import FrameType
 from typing import Any, Union
 
 from . import _core
 from .arguments import refuse, require, suggests
 from .errors import InvalidArgument, OutOfRange
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .decoded import DecodedDataset
 
 
 def _counted(number: int, what: str) -> str:
@@ -74,6 +78,14 @@ class MixedDataset:
         sample: Any = self.datasets[part][place - self.first_samples[part]]
         numbered: _core.Sample = sample._numbered(place)
         return numbered
+
+    def decoded(
+        self, columns: Union[Iterable[_core.Column], None] = None, *, seed: int = 0
+    ) -> DecodedDataset:
+        """These samples decoded, for torch's DataLoader; see Dataset.decoded()."""
+        from .decoded import DecodedDataset
+
+        return DecodedDataset(self, columns, seed=seed)
 
     def __repr__(self) -> str:
         shown = "" if self.weights is None else f", weights {list(self.weights)}"

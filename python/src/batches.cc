@@ -222,6 +222,24 @@ std::string shown_in_python(const BatchObject& self) {
 
 }  // namespace
 
+nb::object only_row(const Batch::Array& array, detail::ColumnMaker::Content content) {
+  using Content = detail::ColumnMaker::Content;
+  if (content == Content::kText) return str_of(array.text(0));
+  if (content != Content::kValues) {
+    const std::string_view text = array.text(0);
+    const nb::bytes bytes(text.data(), text.size());
+    if (content == Content::kBytes) return bytes;
+    return nb::module_::import_("json").attr("loads")(bytes);
+  }
+  const auto shape = array.row_shape(0);
+  if (shape.empty() && !array.is_ragged()) {
+    if (array.dtype() == DType::kInt64) return nb::int_(array.values<std::int64_t>()[0]);
+    if (array.dtype() == DType::kFloat64) return nb::float_(array.values<double>()[0]);
+    return over<nb::numpy>(array, {}).attr("item")();
+  }
+  return over<nb::numpy>(array, {shape.begin(), shape.end()});
+}
+
 void add_batches(nb::module_& module) {
   nb::class_<BatchObject>(
       module, "Batch", nb::is_weak_referenceable(), nb::is_final(),

@@ -179,13 +179,30 @@ ColumnObject decoded_column(const NameArgument& given, const std::string& dtype,
 
 ColumnObject plain(Column column) { return {std::move(column), nb::none()}; }
 
-ColumnObject column_of_kind(const std::string& kind, const NameArgument& given) {
+using MissingText = std::optional<std::string>;
+using MissingInteger = std::optional<std::int64_t>;
+using MissingNumber = std::optional<double>;
+
+/// @param missing  the value of samples without one, or None.
+ColumnObject column_of_kind(const std::string& kind, const NameArgument& given,
+                            nb::handle missing) {
   const std::string& fields = given.bytes;
-  if (kind == "bytes") return plain(columns::bytes(fields));
-  if (kind == "text") return plain(columns::text(fields));
-  if (kind == "json") return plain(columns::json(fields));
-  if (kind == "integer") return plain(columns::integer(fields));
-  return plain(columns::key(fields));
+  if (kind == "text") return plain(columns::text(fields, nb::cast<MissingText>(missing)));
+  if (kind == "json") return plain(columns::json(fields, nb::cast<MissingText>(missing)));
+  if (kind == "integer") return plain(columns::integer(fields, nb::cast<MissingInteger>(missing)));
+  if (kind == "number") return plain(columns::number(fields, nb::cast<MissingNumber>(missing)));
+  return plain(kind == "bytes" ? columns::bytes(fields) : columns::key(fields));
+}
+
+ColumnObject metadata_column(const std::string& kind, const std::string& column,
+                             nb::handle missing) {
+  if (kind == "text") {
+    return plain(columns::metadata<std::string>(column, nb::cast<MissingText>(missing)));
+  }
+  if (kind == "number") {
+    return plain(columns::metadata<double>(column, nb::cast<MissingNumber>(missing)));
+  }
+  return plain(columns::metadata(column, nb::cast<MissingInteger>(missing)));
 }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
@@ -248,7 +265,8 @@ void add_columns(nb::module_& module) {
                std::string(to_string(self.column.maker()->dtype())) + ">";
       });
 
-  module.def("column_of_kind", &column_of_kind, "kind"_a, "fields"_a);
+  module.def("column_of_kind", &column_of_kind, "kind"_a, "fields"_a, "missing"_a.none());
+  module.def("metadata_column", &metadata_column, "kind"_a, "column"_a, "missing"_a.none());
   module.def(
       "tokens_column",
       [](const NameArgument& fields, const std::string& dtype) {

@@ -450,6 +450,17 @@ void add_datasets(nb::module_& module) {
       .def_prop_ro(
           "path", [](const DatasetObject& self) { return name_object(self.data.index().path()); },
           nb::sig("def path(self) -> str"), "Path of the index.")
+      .def(
+          "decoded",
+          [](nb::handle self, nb::handle columns, std::uint64_t seed) {
+            return nb::module_::import_("shardwise.decoded")
+                .attr("DecodedDataset")(self, columns, "seed"_a = seed);
+          },
+          "columns"_a = nb::none(), nb::kw_only(), "seed"_a = 0,
+          nb::sig("def decoded(self, columns: collections.abc.Iterable[Column] | None = None, *, "
+                  "seed: int = 0) -> shardwise.decoded.DecodedDataset"),
+          "These samples decoded, for torch's DataLoader: item i is a dict with a value for each "
+          "column, or for each field by its kind. See Sample.decode().")
       .def_prop_ro(
           "is_view", [](const DatasetObject& self) { return self.data.is_view(); },
           "True if it is a view of some samples.")

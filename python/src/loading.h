@@ -5,6 +5,7 @@
 #include <memory>
 #include <memory_resource>
 
+#include "loader/column_maker.h"
 #include "shardwise/loader/batch.h"
 #include "shardwise/loader/reducer.h"
 
@@ -27,6 +28,10 @@ std::shared_ptr<Reducer> python_reducer(nanobind::handle ranks);
 /// Lifetime: `allocate` must outlive all allocations.
 /// REQUIRES: the GIL.
 std::shared_ptr<std::pmr::memory_resource> python_memory(nanobind::handle allocate);
+
+/// Converts the only row of a batch of one row: to str, bytes or a parsed value by `content`,
+/// otherwise to a NumPy array over the batch's memory, or to a number if the row is one.
+nanobind::object only_row(const Batch::Array& array, detail::ColumnMaker::Content content);
 
 void add_batches(nanobind::module_& module);
 void add_loaders(nanobind::module_& module);

@@ -396,6 +396,24 @@ void add_samples(nb::module_& module) {
               "A JSON field in UTF-8. Refused, as by columns: NaN, numbers beyond the range of a "
               "float, unpaired surrogates, and more than 500 levels. Raises like bytes(), and "
               "json.JSONDecodeError.")
+          .def(
+              "decode",
+              [](nb::handle_t<SampleObject> self, nb::handle columns, std::uint64_t seed,
+                 std::uint64_t epoch) {
+                return nb::module_::import_("shardwise.decoded")
+                    .attr("decode")(self, columns, seed, epoch);
+              },
+              "columns"_a = nb::none(), nb::kw_only(), "seed"_a = 0, "epoch"_a = 0,
+              nb::sig("def decode(self, columns: collections.abc.Iterable[Column] | None = None, "
+                      "*, seed: int = 0, epoch: int = 0) -> dict[str, typing.Any]"),
+              "The sample decoded by these columns, as a dict of their names. Without columns, all "
+              "fields by the kinds that their names state, as columns.image(), integer(), text(), "
+              "json() and array() decode them; others as bytes.\n\n"
+              "A row is a NumPy array, an int or float, a str, bytes, or a parsed JSON value. "
+              "Random "
+              "steps draw as a Loader's do with this seed and epoch. Raises NotFound, BadField.\n\n"
+              ">>> sample.decode()[\"txt\"]\n"
+              "'no. 42'")
           .def("numpy", &array_over, "field"_a,
                nb::sig("def numpy(self, field: str) -> numpy.typing.NDArray[numpy.uint8]"),
                "The bytes of a field as a read-only uint8 array [size] over the mapped shard. "

@@ -209,6 +209,17 @@ const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
   return sample.shard_->index.get();
 }
 
+std::optional<detail::MetadataValue> detail::SampleAccess::metadata(
+    const Sample& sample, std::string_view column) noexcept {
+  const Index* const index = index_of(sample);
+  if (index == nullptr) return std::nullopt;
+  const std::vector<Index::Column>& columns = index->content().columns;
+  const auto found = std::ranges::find(columns, column, &Index::Column::name);
+  if (found == columns.end()) return std::nullopt;
+  const auto place = static_cast<std::uint32_t>(found - columns.begin());
+  return sample.shard_->segment.value(place, sample.local_);
+}
+
 void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t place) {
   if (!sample.own_) sample.require_unchanged_map(place);
 }

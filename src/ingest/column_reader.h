@@ -2,12 +2,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/json.h"
+#include "index/field_values.h"
 #include "index/offset_table.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/query.h"
@@ -40,24 +39,9 @@ class ColumnReader {
   std::optional<std::string> too_large(std::size_t column, std::string_view field) const;
 
  private:
-  /// A step of a JSON path: a key of an object, or an index of an array.
-  struct Step {
-    std::optional<std::string> key = std::nullopt;
-    bool is_from_end = false;  ///< for `[#-2]`: `number` counts from the end
-    std::int64_t number = 0;
-  };
-
-  static std::vector<Step> steps_of(std::string_view path);
-  /// Consumes the value that begins with `token`. Sets found_ to the value that `steps` lead to
-  /// inside it.
-  void find(JsonReader& reader, JsonReader::Token token, std::span<const Step> steps);
-  void take(JsonReader& reader, JsonReader::Token token);
-  void take_number(const JsonReader& reader);
-
   const std::vector<Index::Column>& columns_;
-  std::vector<std::vector<Step>> steps_;  // steps of each column's path
-  MetadataValue found_;
-  std::string text_;  // bytes of found_ that are not in the field itself
+  std::vector<std::optional<detail::JsonPath>> paths_;  // of each column, if it has one
+  std::string bytes_;  // bytes of the last value that are not in the field itself
 };
 
 }  // namespace shardwise

@@ -12,6 +12,7 @@
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
+#include "loader/value_column.h"
 #include "shardwise/loader/columns.h"
 
 namespace shardwise::columns {
@@ -102,8 +103,31 @@ class ArrayColumn final : public ColumnMaker {
 };
 
 }  // namespace
+}  // namespace shardwise::columns
+
+namespace shardwise {
+
+Column detail::array_as_stored(const Sample& sample, std::size_t place) {
+  const FieldBytes bytes(RowInput{.sample = sample, .position = {}}, place);
+  try {
+    return columns::array(std::string(sample.field(place).name),
+                          columns::dtype_of(parse_npy_header(bytes.view())));
+  } catch (const DecodeFailure& failure) {
+    throw_bad_field(sample, place, "an array", failure.what());
+  }
+}
+
+}  // namespace shardwise
+
+namespace shardwise::columns {
 
 Column array(const std::string& fields, DType dtype, std::vector<std::int64_t> shape) {
+  if (detail::ValueFields from(fields); from.path) {
+    std::string name = from.name();
+    shape = detail::required_shape(std::move(shape), fields);
+    return {std::move(name),
+            detail::json_array(std::move(from), dtype, std::move(shape), std::nullopt)};
+  }
   return {detail::first_name(fields),
           std::make_shared<ArrayColumn>(fields, "", dtype,
                                         detail::required_shape(std::move(shape), fields))};

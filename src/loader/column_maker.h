@@ -13,6 +13,7 @@
 #include "loader/stage_times.h"
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
+#include "shardwise/data/mixed_dataset.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/loader/batch.h"
 #include "shardwise/loader/columns.h"
@@ -114,6 +115,14 @@ class SHARDWISE_EXPORT ColumnMaker {
       : dtype_(dtype), layout_(layout), row_shape_(std::move(row_shape)) {}
   virtual ~ColumnMaker();
 
+  /// What the values of rows are.
+  enum class Content : std::uint8_t {
+    kValues,
+    kBytes,  ///< bytes of any kind
+    kText,   ///< text in UTF-8; keys of samples may have other bytes
+    kJson    ///< one valid JSON value
+  };
+
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] Layout layout() const noexcept { return layout_; }
 
@@ -122,6 +131,7 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] virtual std::string describe() const = 0;
   /// Whether a row takes several us or more, so that reading the clock for each row costs little.
   [[nodiscard]] virtual bool takes_long() const { return false; }
+  [[nodiscard]] virtual Content content() const { return Content::kValues; }
   /// The shape of every row; kFixed only.
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return row_shape_; }
   /// The shape of the sample's row; kLikeFirst only. Errors: those of make().
@@ -129,9 +139,12 @@ class SHARDWISE_EXPORT ColumnMaker {
   /// Returns the fields from which a row is made. For a kSized column, nullptr means that a row is
   /// the sample's key. For other columns, nullptr means that a row may depend on any fields.
   [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
-  /// Whether a row needs only parts of its field, e.g. a clip of a video. The loader does not read
-  /// such fields ahead.
-  [[nodiscard]] virtual bool reads_parts() const { return false; }
+  /// Whether a row needs fields as a whole. The loader does not read ahead for columns that need
+  /// only parts of a field, e.g. a clip of a video, or no field.
+  [[nodiscard]] virtual bool reads_whole_fields() const { return true; }
+  /// Checks that rows can be made from the samples of this data, without reading a sample.
+  /// Errors: NotFound or Unsupported, e.g. if the index has no such metadata column.
+  virtual void require_data(const MixedDataset&) const {}
 
   /// Returns the place of the channels for image columns, and nothing for others.
   [[nodiscard]] virtual std::optional<ImageTransform::Layout> image_layout() const {
@@ -158,6 +171,11 @@ class SHARDWISE_EXPORT ColumnMaker {
   const Layout layout_;
   const std::vector<std::int64_t> row_shape_;
 };
+
+/// Makes the rows of one sample, as a batch of one row.
+/// Errors: those of ColumnMaker::make().
+[[nodiscard]] SHARDWISE_EXPORT Batch make_row(const RowInput& input,
+                                              std::span<const Column> columns);
 
 /// Returns `shape` unchanged, the row shape of the column `name`. Errors: InvalidArgument if a size
 /// is negative.

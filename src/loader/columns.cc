@@ -7,23 +7,28 @@
 #include "base/ascii.h"
 #include "base/counted.h"
 #include "base/error_types.h"
+#include "base/expanding_reader.h"
 #include "base/json.h"
 #include "base/mapped_read.h"
 #include "base/text.h"
 #include "data/sample_access.h"
 #include "data/sample_cursor.h"
+#include "decode/field_kind.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
+#include "loader/value_column.h"
 
 namespace shardwise::columns {
 namespace {
 
 using detail::ColumnMaker;
 using detail::FieldChoice;
+using detail::FieldKind;
 using detail::RowInput;
 using detail::RowOutput;
 using detail::RowSlots;
+using detail::ValueKind;
 using Layout = ColumnMaker::Layout;
 
 /// Largest number of samples in a call of make_rows().
@@ -60,23 +65,24 @@ class FieldRun {
   std::size_t size_ = 0;
 };
 
-/// The bytes of a field. kAny returns fields as stored, so the index knows the sizes. Text and JSON
-/// are decompressed, so they are ragged if a field's name may be that of a compressed file.
+/// The bytes of a field. kBytes returns fields as stored, so the index knows the sizes. Text and
+/// JSON are decompressed, so they are ragged if a field's name may be that of a compressed file.
 class BytesColumn final : public ColumnMaker {
  public:
-  enum class Content : std::uint8_t { kAny, kText, kJson };
-
   BytesColumn(FieldChoice fields, Content content)
-      : ColumnMaker(DType::kUInt8, content != Content::kAny && detail::any_compressed(fields)
+      : ColumnMaker(DType::kUInt8, content != Content::kBytes && detail::any_compressed(fields)
                                        ? Layout::kRagged
                                        : Layout::kSized),
         fields_(std::move(fields)),
         content_(content) {}
 
   [[nodiscard]] std::string describe() const override {
-    constexpr const char* kNames[] = {"bytes ", "text ", "json "};
-    return kNames[static_cast<std::size_t>(content_)] + fields_.describe();
+    const char* const kind = content_ == Content::kBytes  ? "bytes "
+                             : content_ == Content::kText ? "text "
+                                                          : "json ";
+    return kind + fields_.describe();
   }
+  [[nodiscard]] Content content() const override { return content_; }
   [[nodiscard]] bool takes_long() const override { return layout() == Layout::kRagged; }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
@@ -120,7 +126,7 @@ class BytesColumn final : public ColumnMaker {
     return output.ragged->resize(std::span(&count, 1), 1);
   }
   [[nodiscard]] bool is_good(std::string_view text) const {
-    if (content_ == Content::kAny) return true;
+    if (content_ == Content::kBytes) return true;
     return content_ == Content::kText ? is_utf8(text) : !json_fault(text);
   }
 
@@ -130,8 +136,8 @@ class BytesColumn final : public ColumnMaker {
 
 class TokensColumn final : public ColumnMaker {
  public:
-  TokensColumn(const std::string& fields, DType dtype)
-      : ColumnMaker(required(dtype), Layout::kRagged), fields_(FieldChoice::readable(fields)) {}
+  TokensColumn(FieldChoice fields, DType dtype)
+      : ColumnMaker(required(dtype), Layout::kRagged), fields_(std::move(fields)) {}
 
   [[nodiscard]] std::string describe() const override { return "tokens " + fields_.describe(); }
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
@@ -166,8 +172,8 @@ class TokensColumn final : public ColumnMaker {
 
 class IntegerColumn final : public ColumnMaker {
  public:
-  explicit IntegerColumn(const std::string& fields)
-      : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(FieldChoice::readable(fields)) {}
+  explicit IntegerColumn(FieldChoice fields)
+      : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(std::move(fields)) {}
 
   [[nodiscard]] std::string describe() const override { return "integer " + fields_.describe(); }
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
@@ -206,6 +212,8 @@ class KeyColumn final : public ColumnMaker {
   KeyColumn() : ColumnMaker(DType::kUInt8, Layout::kSized) {}
 
   [[nodiscard]] std::string describe() const override { return "key"; }
+  [[nodiscard]] Content content() const override { return Content::kText; }
+  [[nodiscard]] bool reads_whole_fields() const override { return false; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::string_view key = input.sample.key();
     if (!key.empty()) std::memcpy(output.slot.data(), key.data(), key.size());
@@ -221,31 +229,89 @@ class KeyColumn final : public ColumnMaker {
   }
 };
 
+/// Returns a column of values. Whole fields without a value for missing ones have a faster maker.
+template <class WholeFields, class T, class... Arguments>
+Column values(ValueKind kind, const std::string& fields, std::optional<T> missing,
+              Arguments... arguments) {
+  detail::ValueFields from(fields);
+  std::string name = from.name();
+  if (!from.path && !missing) {
+    return {std::move(name), std::make_shared<WholeFields>(std::move(from.fields), arguments...)};
+  }
+  return {std::move(name), detail::value_of_fields(kind, std::move(from),
+                                                   detail::missing_value(std::move(missing)))};
+}
+
 }  // namespace
 
 Column bytes(const std::string& fields) {
   return {detail::first_name(fields),
-          std::make_shared<BytesColumn>(FieldChoice(fields), BytesColumn::Content::kAny)};
+          std::make_shared<BytesColumn>(FieldChoice(fields), BytesColumn::Content::kBytes)};
 }
 
-Column text(const std::string& fields) {
-  return {detail::first_name(fields), std::make_shared<BytesColumn>(FieldChoice::readable(fields),
-                                                                    BytesColumn::Content::kText)};
+Column text(const std::string& fields, std::optional<std::string> missing) {
+  return values<BytesColumn>(ValueKind::kText, fields, std::move(missing),
+                             BytesColumn::Content::kText);
 }
 
-Column json(const std::string& fields) {
-  return {detail::first_name(fields), std::make_shared<BytesColumn>(FieldChoice::readable(fields),
-                                                                    BytesColumn::Content::kJson)};
+Column json(const std::string& fields, std::optional<std::string> missing) {
+  return values<BytesColumn>(ValueKind::kJson, fields, std::move(missing),
+                             BytesColumn::Content::kJson);
 }
 
 Column tokens(const std::string& fields, DType dtype) {
-  return {detail::first_name(fields), std::make_shared<TokensColumn>(fields, dtype)};
+  detail::ValueFields from(fields);
+  std::string name = from.name();
+  auto whole = std::make_shared<TokensColumn>(from.fields, dtype);  // checks the type
+  if (!from.path) return {std::move(name), std::move(whole)};
+  return {std::move(name), detail::json_array(std::move(from), dtype, {}, 1)};
 }
 
-Column integer(const std::string& fields) {
-  return {detail::first_name(fields), std::make_shared<IntegerColumn>(fields)};
+Column integer(const std::string& fields, std::optional<std::int64_t> missing) {
+  return values<IntegerColumn>(ValueKind::kInteger, fields, missing);
 }
 
 Column key(const std::string& name) { return {name, std::make_shared<KeyColumn>()}; }
+
+std::vector<Column> of_fields(const Sample& sample) {
+  std::vector<Column> all;
+  for (std::size_t place = 0; place < sample.num_fields(); ++place) {
+    const std::string name(sample.field(place).name);
+    // A name that a list of fields cannot contain has no kind.
+    const bool is_plain = name.find(';') == name.npos && name.find(":$") == name.npos &&
+                          !name.empty() && trimmed(name) == name;
+    switch (is_plain ? detail::field_kind(without_compression_suffix(name)) : FieldKind::kBytes) {
+      case FieldKind::kImage:
+        all.push_back(image(name));
+        break;
+      case FieldKind::kInteger:
+        all.push_back(integer(name));
+        break;
+      case FieldKind::kText:
+        all.push_back(text(name));
+        break;
+      case FieldKind::kJson:
+        all.push_back(json(name));
+        break;
+      case FieldKind::kNpy:
+        all.push_back(detail::array_as_stored(sample, place));
+        break;
+      case FieldKind::kBytes:
+        all.emplace_back(name, std::make_shared<BytesColumn>(FieldChoice::exactly(name),
+                                                             BytesColumn::Content::kBytes));
+        break;
+    }
+  }
+  return all;
+}
+
+Batch decode(const Sample& sample, const std::vector<Column>& columns, std::uint64_t seed,
+             std::uint64_t epoch) {
+  const RowInput input{
+      .sample = sample, .seed = seed, .epoch = epoch, .number = sample.index(), .position = {}};
+  return detail::make_row(input, columns);
+}
+
+Batch decode(const Sample& sample) { return decode(sample, of_fields(sample)); }
 
 }  // namespace shardwise::columns

@@ -12,6 +12,7 @@
 #include "base/spelling.h"
 #include "base/text.h"
 #include "loader/batch_mixer.h"
+#include "loader/column_maker.h"
 #include "loader/fields.h"
 #include "loader/length_batches.h"
 #include "loader/packing.h"
@@ -50,17 +51,20 @@ void require_by_length(const Loader::Options& options) {
   Packer::require(*packed, rule.padding);
 }
 
-/// Throws InvalidArgument if two arrays of a batch have the same name.
-void require_names(const Loader::Options& options) {
+/// Throws InvalidArgument if two arrays of a batch have the same name; NotFound or Unsupported
+/// if a column cannot be made from the data.
+void require_columns(const MixedDataset& data, const Loader::Options& options) {
   std::set<std::string> names;
   if (options.mix) names = {options.mix->column + "_lambda", options.mix->column + "_partner"};
   if (options.by_length && options.by_length->pack_to != 0) {
     names.insert({options.by_length->pack + "_segments", options.by_length->pack + "_positions"});
   }
   for (const Column& column : options.columns) {
-    if (names.insert(column.name()).second) continue;
-    throw InvalidArgument("two columns have the same name", in_quotes(column.name()),
-                          "rename one of the two columns with named()");
+    if (!names.insert(column.name()).second) {
+      throw InvalidArgument("two columns have the same name", in_quotes(column.name()),
+                            "rename one of the two columns with named()");
+    }
+    column.maker()->require_data(data);
   }
 }
 
@@ -80,7 +84,7 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
   }
   if (options.by_length) require_by_length(options);
   if (options.mix) BatchMixer(*options.mix, options.columns, options.order.seed);
-  require_names(options);
+  require_columns(data, options);
   return make_sampler(data, options.order, ranks);
 }
 

@@ -70,6 +70,10 @@ void refuse_pickles(const std::vector<std::string>& names) {
 }  // namespace
 
 FieldChoice::FieldChoice(std::string_view names) {
+  if (names.find(":$") != std::string_view::npos) {
+    throw InvalidArgument("this column takes no JSON path", in_quotes(names),
+                          "use a column of texts, JSON, integers, numbers, tokens or arrays");
+  }
   for (std::size_t at = 0; at < names.size();) {
     const std::size_t end = std::min(names.find(';', at), names.size());
     const std::string_view name = trimmed(names.substr(at, end - at));

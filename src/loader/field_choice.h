@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shardwise/base/export.h"
@@ -22,6 +23,13 @@ class SHARDWISE_EXPORT FieldChoice {
   /// code.
   /// Errors: those of the constructor; InvalidArgument for the name of a pickle.
   [[nodiscard]] static FieldChoice readable(std::string_view names);
+
+  /// Chooses the field with this name, which may have semicolons and blanks.
+  [[nodiscard]] static FieldChoice exactly(std::string name) {
+    FieldChoice choice;
+    choice.names_.push_back(std::move(name));
+    return choice;
+  }
 
   /// Chooses the sample's single field whose name is that of an image.
   [[nodiscard]] static FieldChoice only_image() { return FieldChoice(); }

@@ -36,10 +36,8 @@ std::optional<std::vector<std::string>> fields_of(std::span<const Column> column
   std::vector<std::string> names;
   for (const Column& column : columns) {
     const ColumnMaker& maker = *column.maker();
-    if (maker.reads_parts()) continue;
+    if (!maker.reads_whole_fields()) continue;
     const FieldChoice* const fields = maker.fields();
-    // A column of keys reads no field.
-    if (fields == nullptr && maker.layout() == ColumnMaker::Layout::kSized) continue;
     if (fields == nullptr || fields->names().empty()) return std::nullopt;
     names.insert(names.end(), fields->names().begin(), fields->names().end());
   }

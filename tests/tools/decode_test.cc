@@ -143,7 +143,8 @@ TEST(EpochDecodeTest, ASampleThatCannotBeDecodedIsNamed) {
       {{"npy", "broken"}, "cannot decode field 'npy' as an array ("},
       {{"cls", "seven"}, "field 'cls'"},
       {{"txt", "\xff"}, "cannot decode field 'txt' as text (it is not UTF-8)"},
-      {{"json", "\xff"}, "cannot decode field 'json' as text (it is not UTF-8)"},
+      {{"json", "\xff"}, "cannot decode field 'json' as JSON ('\\xff' where a value belongs"},
+      {{"json", "{"}, "cannot decode field 'json' as JSON (it ends where a key belongs"},
   };
   for (const auto& [field, text] : bad) {
     const ImageIndex index({{13, field}});

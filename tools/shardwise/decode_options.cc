@@ -52,8 +52,8 @@ void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
   command
       .add_option("--decode", arguments.decode,
                   "fields to decode; none reads the bytes only; rgb decodes each sample's image to "
-                  "RGB; auto decodes every field by its name (images, npy, integers; text and JSON "
-                  "are checked to be UTF-8)")
+                  "RGB; auto decodes every field by its name (images, npy, integers; text is "
+                  "checked to be UTF-8, and JSON to be valid)")
       ->check(CLI::IsMember({"none", "rgb", "auto"}))
       ->capture_default_str();
   command

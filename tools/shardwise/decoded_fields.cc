@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/expanding_reader.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "decode/decode_failure.h"
 #include "decode/field_kind.h"
@@ -86,7 +87,10 @@ class DecodedFields final : public ColumnMaker {
       checked(input.sample, place, "an image", [&] { decode_image(input, bytes.view()); });
     } else if (kind == FieldKind::kNpy) {
       checked(input.sample, place, "an array", [&] { decode_array(bytes.view()); });
-    } else if (!is_utf8(bytes.view())) {  // the kind is text or JSON
+    } else if (kind == FieldKind::kJson) {
+      const auto fault = json_fault(bytes.view());
+      if (fault) detail::throw_bad_field(input.sample, place, "JSON", fault->text());
+    } else if (!is_utf8(bytes.view())) {
       detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
     }
   }

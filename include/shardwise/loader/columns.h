@@ -1,12 +1,15 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "shardwise/base/export.h"
@@ -84,6 +87,14 @@ struct ImageDecoding {
 /// Errors, when a sample is loaded: NotFound if there is no such field. BadField if its bytes are
 /// not what the column expects. See Loader::Options::max_bad.
 ///
+/// The fields of text(), json(), integer(), number(), tokens() and array() may have a JSON path,
+/// e.g. "json:$.caption" or "json;json.gz:$.size[0]". It has SQLite's syntax and holds for each of
+/// the fields. The value is the one that a metadata column of the index with the same path has. The
+/// column is named after the last key of the path.
+///
+/// A value is missing if the sample lacks the field, or if the path leads to nothing or to null.
+/// The sample is then bad (NotFound), unless `missing` gives the value of its row.
+///
 /// Compressed fields have names that end in .gz, .zst, .xz, .bz2 or .lz4, e.g. "json.gz". All
 /// columns except bytes() expand them and check their checksums; bytes() returns them unchanged. A
 /// compressed field is a BadField if it is truncated, damaged, or of another compression. It is
@@ -98,21 +109,46 @@ namespace columns {
 
 /// The bytes of a field: uint8, ragged.
 SHARDWISE_EXPORT Column bytes(const std::string& fields);
-/// Like bytes(), but the field must be valid UTF-8.
-SHARDWISE_EXPORT Column text(const std::string& fields);
-/// Like text(), but the field must be valid JSON: one value of any kind.
-SHARDWISE_EXPORT Column json(const std::string& fields);
+/// Text in UTF-8: uint8, ragged. At a JSON path the value must be a string, or an object or array,
+/// whose text has no blanks.
+SHARDWISE_EXPORT Column text(const std::string& fields, std::optional<std::string> missing = {});
+/// Like text(), but valid JSON: one value of any kind, as written; at a JSON path without blanks.
+/// Errors: InvalidArgument if `missing` is not JSON.
+SHARDWISE_EXPORT Column json(const std::string& fields, std::optional<std::string> missing = {});
 /// A field that is an array of little-endian integers without a header, e.g. token ids written by
 /// numpy.tofile(): ragged. If its size is not a multiple of the integer's size, it is a BadField.
+/// At a JSON path: an array of integers.
 /// @param dtype  kUInt16, kInt32, kUInt32 or kInt64. The field itself does not state it.
 /// Errors: InvalidArgument for another type.
 SHARDWISE_EXPORT Column tokens(const std::string& fields, DType dtype = DType::kInt32);
-/// A field that contains a decimal number: int64 [N].
-SHARDWISE_EXPORT Column integer(const std::string& fields);
+/// An integer in decimal digits: int64 [N]. At a JSON path, true is 1 and false is 0.
+SHARDWISE_EXPORT Column integer(const std::string& fields,
+                                std::optional<std::int64_t> missing = {});
+/// An integer or a decimal number: float64 [N]. Integers are rounded to the nearest double.
+SHARDWISE_EXPORT Column number(const std::string& fields, std::optional<double> missing = {});
+
+/// The types of values in metadata columns: integers, numbers and texts.
+template <class T>
+concept MetadataType =
+    std::same_as<T, std::int64_t> || std::same_as<T, double> || std::same_as<T, std::string>;
+/// The samples' values in a metadata column of the index, with the array of integer(), number() or
+/// text(). No shard is read for it. The value of a sample is missing if it is null.
+///
+///     columns::metadata("width"), columns::metadata<double>("score", 0.0)
+///
+/// Errors: a Loader throws NotFound if the index has no such column, and Unsupported if there is no
+///   index.
+template <MetadataType T = std::int64_t>
+SHARDWISE_EXPORT Column metadata(const std::string& column,
+                                 std::optional<std::type_identity_t<T>> missing = {});
+extern template Column metadata<std::int64_t>(const std::string&, std::optional<std::int64_t>);
+extern template Column metadata<double>(const std::string&, std::optional<double>);
+extern template Column metadata<std::string>(const std::string&, std::optional<std::string>);
 /// The keys of the samples: uint8, ragged.
 SHARDWISE_EXPORT Column key(const std::string& name = "__key__");
 /// A field that is a NumPy .npy file; decode_npy() lists the supported types. With a `shape` the
-/// result is [N, ...], otherwise it is ragged.
+/// result is [N, ...], otherwise it is ragged. At a JSON path: nested arrays of numbers, without
+/// bool, float16, bfloat16 and complex types.
 /// @param dtype  the type of every array; an array of another type is a BadField.
 /// @param shape  the shape of every array; an array of another shape is a BadField.
 SHARDWISE_EXPORT Column array(const std::string& fields, DType dtype,
@@ -190,6 +226,22 @@ SHARDWISE_EXPORT Column decoded(const std::string& fields, DType dtype,
                                 std::vector<std::int64_t> shape, DecodeField decode);
 /// A ragged column.
 SHARDWISE_EXPORT Column ragged_decoded(const std::string& fields, DType dtype, DecodeField decode);
+
+/// The columns that decode all fields of a sample, by the kinds that their names state. Kinds are
+/// image(), integer(), text(), json(), bytes(), and array() with the type of the sample's array.
+/// The names are those of libtorch/decode.h. A compressed field has the kind of its name without
+/// the ending.
+/// Errors: BadField if an array's header is damaged.
+SHARDWISE_EXPORT std::vector<Column> of_fields(const Sample& sample);
+
+/// Decodes one sample outside of an epoch: a batch of one row. Random steps draw as a Loader with
+/// the order's `seed` does in this epoch, if each sample comes once in its epochs.
+/// Threads: safe concurrently.
+/// Errors: those of the columns.
+SHARDWISE_EXPORT Batch decode(const Sample& sample, const std::vector<Column>& columns,
+                              std::uint64_t seed = 0, std::uint64_t epoch = 0);
+/// Decodes all fields by their kinds: the columns of of_fields().
+SHARDWISE_EXPORT Batch decode(const Sample& sample);
 
 }  // namespace columns
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch.utils.data
 
 from .. import _core
+from ..decoded import source_of
 from ..errors import InvalidArgument
 
 
@@ -88,6 +89,7 @@ def _refuse_other_data(core: _core.Sampler, caller: object) -> None:
     data = getattr(caller, "_dataset", None)  # an iterator's data: it reads by itself
     if isinstance(caller, torch.utils.data.DataLoader):
         data = caller.dataset
+    data = source_of(data)
     if not isinstance(data, _core.Dataset) or core.fingerprint in (data.fingerprint, _NO_DATA):
         return
     raise InvalidArgument(

@@ -12,6 +12,7 @@ import torch.utils.data
 
 from .. import _core
 from ..arguments import suggests
+from ..decoded import source_of
 from ..errors import InvalidArgument
 from ..explaining import Delivery, StepSample, deliveries_of, step_of
 from ..mixing import refuse_hidden_weights
@@ -68,6 +69,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         batch_size: int | None = None,
         allow_uneven: bool = False,
     ) -> None:
+        data = source_of(data)
         refuse_hidden_weights(data)
         self.dataset = data
         self.order = _core.Order() if order is None else order

@@ -98,7 +98,7 @@ class AudioColumn final : public ColumnMaker {
     return "audio " + fields_.describe() + " " + detail::text_of(clip_);
   }
   [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] bool reads_parts() const override { return true; }
+  [[nodiscard]] bool reads_whole_fields() const override { return false; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     return {clip_.channels, std::llround(clip_.seconds * clip_.sample_rate)};
   }

@@ -83,7 +83,7 @@ class VideoColumn final : public ColumnMaker {
     return "video " + field_.describe() + " " + detail::text_of(transformer_.transform());
   }
   [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] bool reads_parts() const override { return true; }
+  [[nodiscard]] bool reads_whole_fields() const override { return false; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     const auto size = transformer_.fixed_size().value_or(ImageTransform::Size{});
     return shape_of(size.height, size.width);
@@ -153,7 +153,7 @@ class VideoTimesColumn final : public ColumnMaker {
 
   [[nodiscard]] std::string describe() const override { return "times of " + field_.describe(); }
   [[nodiscard]] bool takes_long() const override { return true; }
-  [[nodiscard]] bool reads_parts() const override { return true; }
+  [[nodiscard]] bool reads_whole_fields() const override { return false; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     return {field_.clip().frames};
   }
