@@ -9,6 +9,7 @@
 #include "base/rank_environment.h"
 #include "loader/agreed_options.h"
 #include "loader/bad_field.h"
+#include "loader/batch_builder.h"
 #include "loader/batch_mixer.h"
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
@@ -18,6 +19,7 @@
 #include "loader/packing.h"
 #include "loader/rank_agreement.h"
 #include "loader/read_ahead.h"
+#include "loader/sample_groups.h"
 #include "loader/step_watch.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
@@ -27,6 +29,7 @@ namespace shardwise {
 namespace {
 
 using detail::BadRow;
+using detail::BatchBuilder;
 using detail::BatchPlan;
 using detail::BufferPool;
 using detail::Engine;
@@ -118,11 +121,16 @@ struct Loader::Impl {
     }
     std::optional<detail::BatchMixer> mixer;
     if (options.mix) mixer.emplace(*options.mix, options.columns, options.order.seed);
-    if (!packer && !mixer) return {};
-    return [to = pool, packer, mixer, epoch = epoch()](Batch& batch, const BatchPlan& rows) {
-      if (packer) packer->pack(batch, rows.positions, rows.starts, rows.lengths, *to);
-      if (mixer) mixer->mix(batch, epoch, *to);
-    };
+    const auto groups = plan->groups();
+    if (!packer && !mixer && groups.empty()) return {};
+    return
+        [to = pool, packer, mixer, epoch = epoch(), groups](Batch& batch, const BatchPlan& rows) {
+          if (!groups.empty() && !batch.empty()) {
+            BatchBuilder::set_group(batch, groups[rows.group].key);
+          }
+          if (packer) packer->pack(batch, rows.positions, rows.starts, rows.lengths, *to);
+          if (mixer) mixer->mix(batch, epoch, *to);
+        };
   }
 
   /// Starts the threads.
@@ -133,7 +141,8 @@ struct Loader::Impl {
       note_read = [this](std::uint64_t rows) { prefetcher->note_read(plan->slot_read(rows)); };
     }
     auto started = std::make_unique<Engine>(
-        data, options.columns, pool, detail::ReadAheadSource(plan->source(), data, options.columns),
+        data, detail::columns_by_group(options.columns, plan->groups()), pool,
+        detail::ReadAheadSource(plan->source(), data, options.columns),
         detail::EngineOptions{
             .seed = options.order.seed,
             .epoch = epoch(),
@@ -162,7 +171,7 @@ struct Loader::Impl {
     prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), sampler(), ahead);
   }
 
-  /// The ranks whose shards this node reads. With batches by length these are all ranks.
+  /// The ranks whose shards this node reads. With batches by length or group these are all ranks.
   RankOptions::Range node() const {
     if (plan->window() > 0) return {.first = 0, .count = ranks->world_size()};
     return {.first = ranks->rank() - ranks->local_rank(), .count = ranks->local_world_size()};

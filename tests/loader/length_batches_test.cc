@@ -1,4 +1,4 @@
-#include "loader/length_batches.h"
+#include "loader/group_batches.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,12 +15,22 @@
 namespace shardwise {
 namespace {
 
-using detail::length_batches;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 using Batches = std::vector<std::vector<std::uint32_t>>;
+
+/// Returns the batches by length of one window.
+Batches length_batches(const std::vector<std::uint64_t>& lengths, std::uint64_t max_rows,
+                       std::uint64_t max_tokens, std::uint64_t seed, std::uint64_t epoch,
+                       std::uint64_t window) {
+  detail::WindowSamples samples;
+  samples.resize(lengths.size());
+  samples.lengths = lengths;
+  return detail::group_batches(samples, {{max_rows}, max_tokens}, false, seed, epoch, window)
+      .batches;
+}
 
 /// Makes samples: sample i has a text of (i * 37) % 23 + 1 bytes and the number i. The numbers of
 /// `broken` are invalid.
@@ -55,8 +65,8 @@ std::int64_t longest(const Batch& batch) {
 // The example in docs/formats/length-batches.md. It must never change.
 TEST(LengthBatchesTest, AreThoseOfTheSpecification) {
   EXPECT_THAT(test::read_file(test::source_dir() + "/docs/formats/length-batches.md"),
-              testing::StartsWith("# Batches by length, version " +
-                                  std::to_string(detail::kLengthBatchesVersion) + "\n"));
+              testing::StartsWith("# Batches by length and by group, version " +
+                                  std::to_string(detail::kGroupBatchesVersion) + "\n"));
   const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
   EXPECT_THAT(length_batches(lengths, 3, 0, 17, 2, 4),
               ElementsAre(ElementsAre(5, 2), ElementsAre(6, 1, 7), ElementsAre(3, 4, 0)));
@@ -64,6 +74,22 @@ TEST(LengthBatchesTest, AreThoseOfTheSpecification) {
               ElementsAre(ElementsAre(5), ElementsAre(2), ElementsAre(0), ElementsAre(6, 1, 7),
                           ElementsAre(3, 4)));
   EXPECT_THAT(length_batches({}, 4, 9, 17, 2, 4), testing::IsEmpty());
+}
+
+// The example in docs/formats/length-batches.md. It must never change.
+TEST(GroupBatchesTest, AreThoseOfTheSpecification) {
+  detail::WindowSamples samples;
+  samples.resize(8);
+  samples.lengths = {5, 1, 9, 3, 3, 7, 0, 2};
+  samples.groups = {0, 1, 0, 1, 1, 0, 1, 0};
+  const detail::WindowBatches small = detail::group_batches(samples, {{2, 3}, 0}, false, 17, 2, 4);
+  EXPECT_THAT(small.batches, ElementsAre(ElementsAre(6, 1, 3), ElementsAre(4), ElementsAre(7, 0),
+                                         ElementsAre(5, 2)));
+  EXPECT_THAT(small.held_over, testing::IsEmpty());
+  const detail::WindowBatches held = detail::group_batches(samples, {{2, 3}, 0}, true, 17, 2, 4);
+  EXPECT_THAT(held.batches,
+              ElementsAre(ElementsAre(6, 1, 3), ElementsAre(7, 0), ElementsAre(5, 2)));
+  EXPECT_THAT(held.held_over, ElementsAre(4));
 }
 
 TEST(LengthBatchesTest, LittleOfThePaddedBatchesIsPadding) {
@@ -340,7 +366,7 @@ TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
     return test::error_text([&] { Loader(data, options).restore(from); });
   };
   EXPECT_THAT(text(options_of(40), token),
-              AllOf(HasSubstr("batches by length cannot change"),
+              AllOf(HasSubstr("batches by length or group cannot change"),
                     HasSubstr("max_tokens 0' in the token"), HasSubstr("max_tokens 40' here")));
   Loader::Options plain = options_of();
   plain.by_length.reset();
