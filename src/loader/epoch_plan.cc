@@ -267,14 +267,12 @@ class Grouped final : public EpochPlan {
     return progress_->slot_after(num_rows);
   }
 
-  std::vector<BatchPlan> batches_of(std::uint64_t step) const override {
+  void visit_batches(std::uint64_t first, std::uint64_t last, const Visit& visit) const override {
     GroupBatches batches = batches_;
-    std::vector<BatchPlan> all(num_shares());
-    for (std::uint64_t share = 0; share < all.size(); ++share) {
-      const std::uint64_t batch = step * num_shares() + share;
-      if (batch < batches.size()) all[share] = batches.batch(batch);
+    const std::uint64_t end = std::min(last * num_shares(), batches.size());
+    for (std::uint64_t batch = first * num_shares(); batch < end; ++batch) {
+      visit(batch / num_shares(), batch % num_shares(), batches.batch(batch));
     }
-    return all;
   }
 
   Engine::Source source() override {
@@ -335,7 +333,7 @@ void EpochPlan::validate(const MixedDataset& data, const Loader::Options& option
                                                     : std::span<const Loader::ByGroup::Group>()));
 }
 
-std::vector<BatchPlan> EpochPlan::batches_of(std::uint64_t) const { return {}; }
+void EpochPlan::visit_batches(std::uint64_t, std::uint64_t, const Visit&) const {}
 
 std::uint64_t EpochPlan::delivered_before() { return sampler_->deliveries_before(begin_.position); }
 

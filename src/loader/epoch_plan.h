@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "loader/engine.h"
 #include "shardwise/data/mixed_dataset.h"
@@ -80,9 +80,12 @@ class EpochPlan {
   }
   /// The groups of batches by group, each with its batch size; empty for other batches.
   [[nodiscard]] virtual std::span<const Loader::ByGroup::Group> groups() const { return {}; }
-  /// Returns the batches of a step: one for each share() of ranks, before bad samples are left out.
-  /// REQUIRES: window() > 0; step < steps().
-  [[nodiscard]] virtual std::vector<BatchPlan> batches_of(std::uint64_t step) const;
+  /// Calls visit() with each batch of steps `first` to `last`, the end, before bad samples are left
+  /// out. A share() of ranks may have no batch in the last step.
+  /// REQUIRES: window() > 0; last <= steps().
+  using Visit =
+      std::function<void(std::uint64_t step, std::uint64_t share, const BatchPlan& batch)>;
+  virtual void visit_batches(std::uint64_t first, std::uint64_t last, const Visit& visit) const;
 
  protected:
   EpochPlan(const MixedDataset& data, const Loader::Options& options,

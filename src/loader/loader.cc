@@ -592,6 +592,8 @@ const std::vector<BadRow>& LoaderAccess::bad_rows(const Loader& loader) {
 
 void LoaderAccess::accept_all_bad(Loader& loader) { loader.impl_->may_all_be_bad = true; }
 
+const EpochPlan& LoaderAccess::plan(const Loader& loader) { return *loader.impl_->plan; }
+
 void LoaderAccess::keep_events(Loader& loader, std::size_t max_events) {
   loader.impl_->meter->keep_events(max_events);
 }
