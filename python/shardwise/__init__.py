@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
     from .devices import DeviceBatch, DeviceCopier
     from .explaining import explain, when
+    from .groups import ByGroup, aspect_groups
     from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
     from .mixing import MixedDataset, mix
     from .ragged import Ragged
@@ -61,6 +62,7 @@ _LATER = {
     "transforms": ["transforms"],
     "devices": ["DeviceBatch", "DeviceCopier"],
     "explaining": ["explain", "when"],
+    "groups": ["ByGroup", "aspect_groups"],
     "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
     "mixing": ["MixedDataset", "mix"],
     "ragged": ["Ragged"],
@@ -96,6 +98,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Audit",
     "Batch",
+    "ByGroup",
     "ByLength",
     "Dataset",
     "DeviceBatch",
@@ -119,6 +122,7 @@ __all__ = [
     "StopGuard",
     "TarWriter",
     "__version__",
+    "aspect_groups",
     "columns",
     "decode_image",
     "errors",

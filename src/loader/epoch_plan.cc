@@ -243,6 +243,7 @@ class Grouped final : public EpochPlan {
     return groups ? std::span(groups->groups()) : std::span<const Loader::ByGroup::Group>();
   }
 
+  std::string_view rule() const override { return rule_->batches.text; }
   std::uint64_t delivered_before() override { return batches_.delivered_before(); }
 
   ResumeToken token_after(std::uint64_t num_steps) const override {
@@ -290,7 +291,6 @@ class Grouped final : public EpochPlan {
   std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler, Point begin) const override {
     return std::make_unique<Grouped>(data_, options_, std::move(sampler), begin, rule_);
   }
-  std::string_view rule() const override { return rule_->batches.text; }
 
   GroupBatches rest() const {
     std::shared_ptr<Sampler> whole = rule_->order->clone();

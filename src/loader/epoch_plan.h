@@ -78,6 +78,9 @@ class EpochPlan {
     if (options_.by_group) return options_.by_group->window;
     return options_.by_length ? options_.by_length->window : 0;
   }
+  /// Returns the rule that makes batches by group or length, as text for tokens. Equal texts mean equal
+  /// batches.
+  [[nodiscard]] virtual std::string_view rule() const { return {}; }
   /// The groups of batches by group, each with its batch size; empty for other batches.
   [[nodiscard]] virtual std::span<const Loader::ByGroup::Group> groups() const { return {}; }
   /// Calls visit() with each batch of steps `first` to `last`, the end, before bad samples are left
@@ -95,9 +98,6 @@ class EpochPlan {
   /// Makes a plan of the same class that begins at the sampler's position.
   [[nodiscard]] virtual std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler,
                                                         Point begin) const = 0;
-  /// Returns the rule that makes batches by group or length, as text for tokens. Equal texts mean equal
-  /// batches.
-  [[nodiscard]] virtual std::string_view rule() const { return {}; }
   /// Number of shares: sets of ranks that get the same samples. share() is this rank's, from 0.
   [[nodiscard]] std::uint64_t num_shares() const {
     return sampler_->world_size() / sampler_->replicas();

@@ -26,13 +26,10 @@ std::vector<RankBatch> explain_batches(const EpochPlan& plan, std::uint64_t step
 }
 
 std::vector<RankBatch> explain_batches(const MixedDataset& data, const Loader::Options& options,
-                                       std::uint64_t world_size,
-                                       const std::optional<ResumeToken>& token,
-                                       std::optional<std::uint64_t> epoch, std::uint64_t step) {
-  const auto first = EpochPlan::make(data, options, 0, world_size);
-  auto plan = token ? first->resume(*token, Sampler::Changes::kRefuse) : first->whole(0, {});
-  if (epoch) plan = plan->whole(*epoch, {});
-  return explain_batches(*plan, step);
+                                       std::uint64_t world_size, const ResumeToken& token,
+                                       std::uint64_t step) {
+  const auto whole = EpochPlan::make(data, options, 0, world_size);
+  return explain_batches(*whole->resume(token, Sampler::Changes::kRefuse), step);
 }
 
 std::vector<Sampler::SampleTime> when_in_batches(const EpochPlan& plan, std::uint64_t sample) {

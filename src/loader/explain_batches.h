@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,12 +24,10 @@ struct RankBatch {
 [[nodiscard]] SHARDWISE_EXPORT std::vector<RankBatch> explain_batches(const EpochPlan& plan,
                                                                       std::uint64_t step);
 /// The same for a run of `world_size` ranks with these options, from a token on.
-/// @param epoch  if set, the whole of this epoch, instead of the rest of the token's.
 /// Errors: also those of Loader's constructor and of EpochPlan::resume().
 [[nodiscard]] SHARDWISE_EXPORT std::vector<RankBatch> explain_batches(
     const MixedDataset& data, const Loader::Options& options, std::uint64_t world_size,
-    const std::optional<ResumeToken>& token, std::optional<std::uint64_t> epoch,
-    std::uint64_t step);
+    const ResumeToken& token, std::uint64_t step);
 /// Returns all deliveries of a sample in the plan. REQUIRES: plan.window() > 0.
 /// Errors: OutOfRange if there is no such sample.
 /// Cost: makes all batches from the plan's beginning to its end.

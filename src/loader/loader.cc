@@ -192,6 +192,10 @@ struct Loader::Impl {
     order.batches.reset();
     order.history.clear();
     detail::Record alike = detail::agreed_options(options);
+    // Lengths and groups may come from columns, which the fingerprint does not cover.
+    for (auto& [name, value] : alike) {
+      if (name.starts_with("rule of batches")) value += plan->rule();
+    }
     alike.insert(alike.begin(),
                  {{"data set", to_string(data.fingerprint())},
                   // Add the seed: the token omits the seed of an order without random draws, but

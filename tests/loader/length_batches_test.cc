@@ -430,5 +430,99 @@ TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
                     HasSubstr("larger window"), HasSubstr("smaller epoch_size")));
 }
 
+Loader::Options group_options() {
+  Loader::Options options = options_of();
+  options.by_length.reset();
+  options.by_group = Loader::ByGroup{.expression = "sample % 3", .window = 32};
+  return options;
+}
+
+TEST(GroupBatchesTest, ATokenFindsTheSamplesThatAreHeldOver) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 200);
+  const Loader::Options options = group_options();
+  const Delivered whole = run(data, options, 1);
+  EXPECT_THAT(whole.proof, HasSubstr("200 samples, each exactly once: proven"));
+  for (std::uint64_t steps = 1; steps < whole.steps.size(); ++steps) {
+    const Delivered first = run(data, options, 1, {}, steps);
+    const Delivered rest = run(data, options, 3, first.token);
+    EXPECT_THAT(rest.proof, HasSubstr("200 samples, each exactly once: proven"));
+    EXPECT_EQ(rest.steps[0][0], whole.steps[steps][0]);
+  }
+}
+
+TEST(GroupBatchesTest, OnlyTheLastBatchOfAGroupIsNotFull) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 200);
+  const auto num_small = [&](Loader::ByGroup::Leftovers leftovers) {
+    Loader::Options options = group_options();
+    options.by_group->leftovers = leftovers;
+    std::map<std::string, int> small;
+    Loader loader(data, options);
+    for (const Batch& batch : loader.epoch()) {
+      for (const std::int64_t sample : batch.samples()) {
+        EXPECT_EQ(std::to_string(sample % 3), batch.group());
+      }
+      small[batch.group()] += batch.size() < 6 ? 1 : 0;
+    }
+    EXPECT_EQ(small.size(), 3u);
+    return std::ranges::max(small, {}, &std::pair<const std::string, int>::second).second;
+  };
+  EXPECT_LE(num_small(Loader::ByGroup::Leftovers::kHoldOver), 1);
+  EXPECT_GT(num_small(Loader::ByGroup::Leftovers::kSmallerBatch), 1);
+}
+
+TEST(GroupBatchesTest, WithinAnEpochOtherGroupsAreRefused) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75);
+  const ResumeToken token = run(data, group_options(), 1, {}, 5).token;
+  const auto text = [&](const auto& change) {
+    Loader::Options options = group_options();
+    change(*options.by_group);
+    return test::error_text([&] { Loader(data, options).restore(token); });
+  };
+  EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.expression = "sample % 2"; }),
+              AllOf(HasSubstr("batch_sizes 6 6 6, held over, window 32' in the token"),
+                    HasSubstr("batch_sizes 6 6, held over, window 32' here")));
+  EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.window = 64; }), HasSubstr("cannot change"));
+  // The keys are only names.
+  EXPECT_EQ(text([](Loader::ByGroup& rule) { rule.expression = "'g' || sample % 3"; }), "");
+}
+
+TEST(GroupBatchesTest, WhatCannotGoTogetherIsRefused) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 20);
+  const auto text = [&](const auto& change) {
+    Loader::Options options = group_options();
+    change(options);
+    return test::error_text([&] { Loader loader(data, options); });
+  };
+  const auto rule = [&](const auto& change) {
+    return text([&](Loader::Options& options) { change(*options.by_group); });
+  };
+  EXPECT_THAT(text([](Loader::Options& o) { o.order.tail = Order::Tail::kDrop; }),
+              HasSubstr("batches by group cannot be made: the order's tail is drop"));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) { r.window = std::uint64_t{1} << 32; }),
+              HasSubstr("larger than 2^31"));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) {
+                r.groups = {{.key = "0"}, {.key = "0"}};
+              }),
+              HasSubstr("same key: '0'"));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) {
+                r.groups = {{.key = "0"}, {.key = "2"}};
+              }),
+              AllOf(HasSubstr("sample 1 has the key '1'"), HasSubstr("groups are '0', '2'")));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) { r.expression = "1) + (1"; }), HasSubstr("syntax"));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) {
+                r.groups = {{.key = "0", .batch_size = std::uint64_t{1} << 25}};
+              }),
+              HasSubstr("batch size of group '0' is 33554432"));
+  EXPECT_THAT(text([](Loader::Options& o) {
+                o.by_length = packing_options().by_length;
+                o.by_length->window = o.by_group->window;
+              }),
+              HasSubstr("pack_to is set"));
+}
+
 }  // namespace
 }  // namespace shardwise

@@ -128,8 +128,13 @@ def test_what_there_is_not_is_an_error(ds: shardwise.Dataset) -> None:
         when(ds, None, 1000)
     with pytest.raises(errors.InvalidArgument, match="state=7"):
         explain(ds, step=0, state=7)
-    with pytest.raises(errors.Unsupported, match="by_length"):
-        loader_of(ds, by_length=shardwise.ByLength(field="bin")).explain(0)
+    by_length = loader_of(ds, by_length=shardwise.ByLength(field="bin"))
+    with pytest.raises(errors.OutOfRange, match="no step 13: .* 13 steps"):
+        by_length.explain(13)
+    with pytest.raises(errors.OutOfRange):
+        by_length.when(1000)
+    for step, batch in enumerate(by_length):
+        assert [one.sample for one in by_length.explain(step)] == batch.samples.tolist()
 
 
 @pytest.mark.parametrize("even", [True, False])
