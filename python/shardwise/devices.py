@@ -109,6 +109,11 @@ class DeviceBatch:
         """As of the Batch."""
         return self.batch.positions
 
+    @property
+    def group(self) -> str:
+        """As of the Batch."""
+        return self.batch.group
+
     def to(self, device: Any, *, non_blocking: bool = False) -> DeviceBatch:
         """The same batch on another device."""
         return self._each(lambda column: column.to(device, non_blocking=non_blocking))

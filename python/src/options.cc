@@ -75,8 +75,10 @@ void take(std::string_view option, nb::handle value, std::array<T, 3>& to) {
 void take(std::string_view option, nb::handle value, std::vector<Loader::ByGroup::Group>& to) {
   constexpr const char* kAdvice =
       "give a dict of keys and (batch_size, (height, width)), e.g. {\"wide\": (64, (192, 320))}";
-  if (!nb::isinstance<nb::dict>(value)) refuse(option, value, kAdvice);
-  for (const auto& [key, one] : nb::cast<nb::dict>(value)) {
+  const nb::object mapping = nb::module_::import_("collections.abc").attr("Mapping");
+  if (!nb::isinstance(value, mapping)) refuse(option, value, kAdvice);
+  const nb::object all = nb::module_::import_("builtins").attr("dict")(value);
+  for (const auto& [key, one] : nb::cast<nb::dict>(all)) {
     Loader::ByGroup::Group& group = to.emplace_back();
     group.key = nb::cast<std::string>(nb::str(key));
     nb::object parts = nb::borrow(one);

@@ -9,14 +9,12 @@
 #include "base/rank_environment.h"
 #include "loader/agreed_options.h"
 #include "loader/bad_field.h"
-#include "loader/batch_builder.h"
-#include "loader/batch_mixer.h"
+#include "loader/batch_finisher.h"
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
 #include "loader/epoch_plan.h"
 #include "loader/load_meter.h"
 #include "loader/loader_access.h"
-#include "loader/packing.h"
 #include "loader/rank_agreement.h"
 #include "loader/read_ahead.h"
 #include "loader/sample_groups.h"
@@ -29,8 +27,6 @@ namespace shardwise {
 namespace {
 
 using detail::BadRow;
-using detail::BatchBuilder;
-using detail::BatchPlan;
 using detail::BufferPool;
 using detail::Engine;
 using detail::EpochPlan;
@@ -113,26 +109,6 @@ struct Loader::Impl {
     return stopped;
   }
 
-  /// Returns the function that completes a batch after its rows are made.
-  std::function<void(Batch&, const BatchPlan&)> finish() const {
-    std::optional<detail::Packer> packer;
-    if (const auto& rule = options.by_length; rule && rule->pack_to != 0) {
-      packer.emplace(rule->pack, options.batch_size, rule->pack_to, rule->padding);
-    }
-    std::optional<detail::BatchMixer> mixer;
-    if (options.mix) mixer.emplace(*options.mix, options.columns, options.order.seed);
-    const auto groups = plan->groups();
-    if (!packer && !mixer && groups.empty()) return {};
-    return
-        [to = pool, packer, mixer, epoch = epoch(), groups](Batch& batch, const BatchPlan& rows) {
-          if (!groups.empty() && !batch.empty()) {
-            BatchBuilder::set_group(batch, groups[rows.group].key);
-          }
-          if (packer) packer->pack(batch, rows.positions, rows.starts, rows.lengths, *to);
-          if (mixer) mixer->mix(batch, epoch, *to);
-        };
-  }
-
   /// Starts the threads.
   void start() {
     follow();
@@ -154,7 +130,7 @@ struct Loader::Impl {
             .skip_bad = options.max_bad > 0,
             .note_read = std::move(note_read),
             .has_repeated_samples = !sampler().is_exact(),
-            .finish = finish()},
+            .finish = detail::batch_finisher(options, plan->groups(), epoch(), pool)},
         meter);
     const Lock lock(mutex);
     engine = std::move(started);
