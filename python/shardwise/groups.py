@@ -67,15 +67,17 @@ def aspect_groups(
     The ratios, width / height, are spread evenly in the logarithm from 1 / most to most; each picture
     belongs to the nearest. The key of a group is its size, e.g. "192x336".
 
-    num_groups: number of groups; equal sizes after rounding are one group. pixels: of a picture.
-    batch_size: 0 means the loader's. multiple: sides are multiples of it. width, height: metadata
-    columns, or SQL expressions, of a picture's size. window, leftovers: those of ByGroup.
+    num_groups: number of groups. Sizes that are equal after rounding are one group.
+    pixels: number of pixels of a picture, about. multiple: sides are multiples of it.
+    batch_size: batch size of each group. 0 means the loader's.
+    width, height: metadata columns, or SQL expressions, with the size of a picture.
+    window, leftovers: those of ByGroup.
 
     >>> rule = shardwise.aspect_groups(3, pixels=64 * 64, batch_size=8)
     >>> rule.groups
     {'96x48': (8, (96, 48)), '64x64': (8, (64, 64)), '48x96': (8, (48, 96))}
-    >>> print(rule.expression)
-    CASE WHEN 1.0 * (width) / (height) < 0.707107 THEN '96x48' WHEN 1.0 * (width) / (height) < 1.414214 THEN '64x64' ELSE '48x96' END
+    >>> rule.expression[:57]
+    "CASE WHEN 1.0 * (width) / (height) < 0.707107 THEN '96x48"
     """
     num_groups = whole_number("num_groups", num_groups)
     if not 1 <= num_groups <= 1000:

@@ -211,7 +211,8 @@ class Loader:
     columns: see shardwise.columns; their names differ. order: an Order.
     batch_size: samples per step on each rank. global_batch_size: on all ranks together, instead.
     replicas: neighbouring ranks that get the same batches, as tensor parallel groups need them.
-    by_length: a ByLength. by_group: a ByGroup. mix: a Mixup.
+    by_length: a ByLength. by_group: a ByGroup.
+    mix: a Mixup.
     threads: threads that make rows ahead. 0 means: the caller makes a batch when it asks for one.
     max_bad: bad samples allowed in a run. They are left out of their batches, the proof expects
         this, and tokens list them. One more raises an error; by default the first does. A run

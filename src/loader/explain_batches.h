@@ -23,7 +23,7 @@ struct RankBatch {
 /// Errors: OutOfRange if there is no such step.
 [[nodiscard]] SHARDWISE_EXPORT std::vector<RankBatch> explain_batches(const EpochPlan& plan,
                                                                       std::uint64_t step);
-/// The same for a run of `world_size` ranks with these options, from a token on.
+/// Returns the same for a run of `world_size` ranks with these options, from a token on.
 /// Errors: also those of Loader's constructor and of EpochPlan::resume().
 [[nodiscard]] SHARDWISE_EXPORT std::vector<RankBatch> explain_batches(
     const MixedDataset& data, const Loader::Options& options, std::uint64_t world_size,

@@ -120,7 +120,7 @@ class SHARDWISE_EXPORT Loader {
       /// The size of the group's pictures, for columns with ImageTransform::Size::by_group().
       ImageTransform::Size size{};
     };
-    /// What happens to the samples of a group that fill no batch at the end of a window.
+    /// The rule for samples of a group that fill no batch at the end of a window.
     enum class Leftovers : std::uint8_t {
       /// They are the first of their group in the next window. The epoch's last window delivers
       /// them in a smaller batch. Only one batch of each group may be smaller in an epoch.
@@ -132,7 +132,7 @@ class SHARDWISE_EXPORT Loader {
     std::string expression{};
     /// The groups. Empty means one group for each value that occurs, sorted by key.
     std::vector<Group> groups{};
-    std::uint64_t window = 8192;  ///< as in ByLength
+    std::uint64_t window = 8192;  ///< number of consecutive positions, see ByLength
     Leftovers leftovers = Leftovers::kHoldOver;
   };
 
