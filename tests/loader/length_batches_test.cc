@@ -466,7 +466,9 @@ TEST(GroupBatchesTest, OnlyTheLastBatchOfAGroupIsNotFull) {
       small[batch.group()] += batch.size() < 6 ? 1 : 0;
     }
     EXPECT_EQ(small.size(), 3u);
-    return std::ranges::max(small, {}, &std::pair<const std::string, int>::second).second;
+    int most = 0;
+    for (const auto& [key, count] : small) most = std::max(most, count);
+    return most;
   };
   EXPECT_LE(num_small(Loader::ByGroup::Leftovers::kHoldOver), 1);
   EXPECT_GT(num_small(Loader::ByGroup::Leftovers::kSmallerBatch), 1);

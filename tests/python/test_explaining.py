@@ -116,7 +116,7 @@ def test_keys_of_a_mixture_and_of_a_view(ds: shardwise.Dataset) -> None:
 
 def test_a_length_has_no_keys() -> None:
     found = explain(10, Order("sequential"), step=1, batch_size=2)
-    assert found == [(0, 0, 2, None, None, None), (0, 1, 3, None, None, None)]
+    assert found == [(0, 0, 2, None, None, None, ""), (0, 1, 3, None, None, None, "")]
     with pytest.raises(errors.InvalidArgument, match="key"):
         when(10, None, "a")
 

@@ -40,7 +40,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> shardwise.Dataset:
         for first in range(0, NUM_SAMPLES, 50)
     ]
     path = folder / "p.idx"
-    shardwise.index(path, shards, columns=["height=json:h", "width=json:w", "cls"], threads=0)
+    shardwise.index(path, shards, columns=["height=json:$.h", "width=json:$.w", "cls"], threads=0)
     return shardwise.open(path)
 
 
@@ -154,8 +154,9 @@ def test_what_is_wrong_is_refused(pictures: shardwise.Dataset) -> None:
     assert "belongs to no group" in text(ByGroup("cls", sizes))
     assert "'2'" in text(ByGroup("cls", sizes))
     assert "NULL" in text(ByGroup("NULLIF(cls, 2)", sizes))
+    assert "NULL" in text(aspect_groups(width="NULL"))
     assert "no such column: nope" in text(ByGroup("nope", sizes))
-    assert "one value for each sample" in text(ByGroup("max(cls)", sizes))
+    assert "one value for each sample" in text(ByGroup("min(cls)", sizes))
     assert "needs an expression" in text(ByGroup(""))
     assert "its group has no size" in text(ByGroup("cls"))
     assert "its group has no size" in text(None)
