@@ -488,7 +488,7 @@ TEST(GroupBatchesTest, WithinAnEpochOtherGroupsAreRefused) {
                     HasSubstr("batch_sizes 6 6, held over, window 32' here")));
   EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.window = 64; }), HasSubstr("cannot change"));
   // The keys are only names.
-  EXPECT_EQ(text([](Loader::ByGroup& rule) { rule.expression = "'g' || sample % 3"; }), "");
+  EXPECT_EQ(text([](Loader::ByGroup& rule) { rule.expression = "'g' || (sample % 3)"; }), "");
 }
 
 TEST(GroupBatchesTest, WhatCannotGoTogetherIsRefused) {

@@ -213,7 +213,8 @@ TEST_F(RemoteLengthsTest, SamplesThatAreHeldOverAreFetchedAgain) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     for (const Way& way : {Way{true, 0, 0}, Way{true, 0, 1}, Way{true, 2, 1}, Way{true, 2, 3}}) {
       SCOPED_TRACE("seed " + std::to_string(seed) + ", " + testing::PrintToString(way));
-      const Dataset data = open_small();
+      // The cache keeps the shards that the order needs, so the fetch waits for room_timeout.
+      const Dataset data = open(true, 3 * shard_bytes_, std::chrono::milliseconds(1));
       Loader::Options how = by_length(way, seed);
       how.by_length.reset();
       how.by_group = Loader::ByGroup{.expression = "sample % 2", .window = kWindow};
@@ -223,7 +224,7 @@ TEST_F(RemoteLengthsTest, SamplesThatAreHeldOverAreFetchedAgain) {
         loader.set_epoch(epoch);
         EXPECT_EQ(take_rest(loader), std::size_t{kShards * kSamples});
       }
-      EXPECT_EQ(data.cache()->stats().bypassed, 0U);
+      EXPECT_GT(data.cache()->stats().fetched, std::uint64_t{kEpochs * kShards});
     }
   }
 }
