@@ -78,8 +78,8 @@ class EpochPlan {
     if (options_.by_group) return options_.by_group->window;
     return options_.by_length ? options_.by_length->window : 0;
   }
-  /// Returns the rule that makes batches by group or length, as text for tokens. Equal texts mean equal
-  /// batches.
+  /// Returns the rule that makes batches by group or length, as text for tokens. Equal texts mean
+  /// equal batches.
   [[nodiscard]] virtual std::string_view rule() const { return {}; }
   /// The groups of batches by group, each with its batch size; empty for other batches.
   [[nodiscard]] virtual std::span<const Loader::ByGroup::Group> groups() const { return {}; }

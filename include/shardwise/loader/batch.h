@@ -78,7 +78,7 @@ class SHARDWISE_EXPORT Batch {
   [[nodiscard]] std::size_t size() const noexcept { return samples_.size(); }
   [[nodiscard]] bool empty() const noexcept { return samples_.empty(); }
 
-  /// The key of the batch's group. It is empty without Loader::ByGroup, and if the batch has no rows.
+  /// The key of the batch's group. Empty without Loader::ByGroup, and if the batch has no rows.
   [[nodiscard]] const std::string& group() const noexcept { return group_; }
 
   /// The array of a column. Errors: NotFound; the text lists the columns.

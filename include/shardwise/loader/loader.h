@@ -97,8 +97,8 @@ class SHARDWISE_EXPORT Loader {
     std::int64_t padding = 0;  ///< the value that fills padding, in the column's type
   };
 
-  /// Puts samples of one group into each batch, e.g. pictures of one class of aspect ratios, so that
-  /// batches contain no padding. Each group has its own batch size and its own size of pictures.
+  /// Puts samples of one group into each batch, e.g. pictures of one class of aspect ratios, so
+  /// that batches have no padding. Each group has its own batch size and its own picture size.
   ///
   /// An SQL expression gives the group of each sample. The samples of each window of the order are
   /// divided by group and cut into batches, and the batches of all groups are shuffled together.
@@ -172,7 +172,7 @@ class SHARDWISE_EXPORT Loader {
     /// Make batches by length, instead of from consecutive samples of the order. Not possible with
     /// global_batch_size, balanced bytes, a tail other than Tail::kExact, or the order of wids.
     std::optional<ByLength> by_length{};
-    /// Make batches by group. Not possible with the options that exclude by_length, or with packing.
+    /// Make batches by group. Not possible with packing, or options that exclude by_length.
     std::optional<ByGroup> by_group{};
     /// Apply mixup and cutmix to the images of each batch.
     std::optional<Mix> mix{};
