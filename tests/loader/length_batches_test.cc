@@ -487,8 +487,11 @@ TEST(GroupBatchesTest, WithinAnEpochOtherGroupsAreRefused) {
               AllOf(HasSubstr("batch_sizes 6 6 6, held over, window 32' in the token"),
                     HasSubstr("batch_sizes 6 6, held over, window 32' here")));
   EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.window = 64; }), HasSubstr("cannot change"));
-  // The keys are only names.
-  EXPECT_EQ(text([](Loader::ByGroup& rule) { rule.expression = "'g' || (sample % 3)"; }), "");
+  Loader::Options named = group_options();  // the keys are only names
+  named.by_group->expression = "'g' || (sample % 3)";
+  Loader loader(data, named);
+  loader.restore(token);
+  EXPECT_EQ(loader.state().to_text(), token.to_text());
 }
 
 TEST(GroupBatchesTest, WhatCannotGoTogetherIsRefused) {
