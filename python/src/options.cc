@@ -50,7 +50,7 @@ void take(std::string_view option, nb::handle value, ImageTransform::Size& to) {
   } else if (nb::try_cast(value, sides)) {
     to = {sides.first, sides.second};
   } else {
-    refuse(option, value, "give the side of a square in pixels, (height, width), or \"group\"");
+    refuse(option, value, "give the side of a square in pixels, or (height, width); or \"group\"");
   }
 }
 
