@@ -170,7 +170,7 @@ struct Loader::Impl {
     detail::Record alike = detail::agreed_options(options);
     // Lengths and groups may come from columns, which the fingerprint does not cover.
     for (auto& [name, value] : alike) {
-      if (name.starts_with("rule of batches")) value += plan->rule();
+      if (name.starts_with("rule of batches") && value != "none") value += plan->rule();
     }
     alike.insert(alike.begin(),
                  {{"data set", to_string(data.fingerprint())},
