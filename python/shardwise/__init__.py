@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .decoded import DecodedDataset
     from .devices import DeviceBatch, DeviceCopier, torch_memory
     from .explaining import explain, when
+    from .groups import ByGroup, aspect_groups
     from .loader import Epoch, Loader
     from .mixing import MixedDataset, mix
     from .ragged import Ragged
@@ -67,6 +68,7 @@ _LATER = {
     "decoded": ["DecodedDataset"],
     "devices": ["DeviceBatch", "DeviceCopier", "torch_memory"],
     "explaining": ["explain", "when"],
+    "groups": ["ByGroup", "aspect_groups"],
     "loader": ["Epoch", "Loader"],
     "mixing": ["MixedDataset", "mix"],
     "ragged": ["Ragged"],
@@ -104,6 +106,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Audit",
     "Batch",
+    "ByGroup",
     "ByLength",
     "Dataset",
     "DecodedDataset",
@@ -128,6 +131,7 @@ __all__ = [
     "StopGuard",
     "TarWriter",
     "__version__",
+    "aspect_groups",
     "columns",
     "decode_image",
     "errors",

@@ -115,6 +115,11 @@ class DeviceBatch:
         """As of the Batch."""
         return self.batch.positions
 
+    @property
+    def group(self) -> str:
+        """As of the Batch."""
+        return self.batch.group
+
     def to(self, device: Any, *, non_blocking: bool = False) -> DeviceBatch:
         """The same batch on another device. With non_blocking=True the batch is kept until its
         copies are done."""

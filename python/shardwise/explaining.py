@@ -6,6 +6,7 @@ The commands ``shardwise explain`` and ``shardwise when`` give the same answers.
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypedDict, Union, Unpack
 
 from . import _core
@@ -31,6 +32,8 @@ class StepSample(NamedTuple):
     """The shard's number in its data set; None if the data is only a length."""
     url: Union[str, None]
     """The shard's path or URL, without secrets; None if the data is only a length."""
+    group: str = ""
+    """The key of the batch's group, in batches by group."""
 
 
 class Delivery(NamedTuple):
@@ -103,6 +106,21 @@ def step_of(sampler: _core.Sampler, data: Any, step: int, rule: _Rule) -> list[S
         for rank, samples in _core.explain_step(sampler, whole_number("step", step), *rule)
         for place, sample in enumerate(samples)
     ]
+
+
+def steps_in(batches: list[tuple[int, list[int], str]], data: Any) -> list[StepSample]:
+    """The samples of these batches: each has a rank, its samples and its group."""
+    names = _Names(data)
+    return [
+        StepSample(rank, place, sample, *names.of(sample), group)
+        for rank, samples, group in batches
+        for place, sample in enumerate(samples)
+    ]
+
+
+def deliveries_in(when: Callable[[int], Any], data: Any, sample_or_key: Any) -> list[Delivery]:
+    """All deliveries of a sample, as the function `when` finds them."""
+    return [Delivery(*found) for found in when(_number_of(data, sample_or_key))]
 
 
 def deliveries_of(

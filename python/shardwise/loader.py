@@ -16,6 +16,7 @@ from ._core import Batch, Column, Order
 from .arguments import refuse, require, suggests, whole_number
 from .batching import ByLength, Mixup
 from .errors import InvalidArgument, NotExact, Unsupported
+from .groups import ByGroup
 from .mixing import MixedDataset
 from .ranks import Reducer, launched_ranks, require_alone
 from .records import Proof
@@ -68,7 +69,7 @@ class Epoch:
 
 
 _OF_A_DATALOADER = {
-    "batch_sampler": "order=, and batch_size= or by_length=",
+    "batch_sampler": "order=, and batch_size=, by_length= or by_group=",
     "collate_fn": "columns= (ragged columns need no padding)",
     "drop_last": "order=Order(epoch_size=N), with N divisible by batch_size times the ranks",
     "generator": "order=Order(seed=...)",
@@ -118,7 +119,8 @@ class Loader:
     columns: see shardwise.columns; their names differ. order: an Order.
     batch_size: samples per step on each rank. global_batch_size: on all ranks together, instead.
     replicas: neighbouring ranks that get the same batches, as tensor parallel groups need them.
-    by_length: a ByLength. mix: a Mixup.
+    by_length: a ByLength. by_group: a ByGroup.
+    mix: a Mixup.
     threads: threads that make rows ahead. 0 means: the caller makes a batch when it asks for one.
     max_bad: bad samples allowed in a run. They are left out of their batches, the proof expects
         this, and tokens list them. One more raises an error; by default the first does. A run
@@ -165,6 +167,7 @@ class Loader:
         global_batch_size: int = 0,
         replicas: int = 1,
         by_length: Union[ByLength, None] = None,
+        by_group: Union[ByGroup, None] = None,
         mix: Union[Mixup, None] = None,
         threads: int = 2,
         max_bad: int = 0,
@@ -199,6 +202,7 @@ class Loader:
             )
         require("order", order, Order, 'give a shardwise.Order, e.g. Order("sequential")')
         require("by_length", by_length, ByLength, "give a shardwise.ByLength", True)
+        require("by_group", by_group, ByGroup, "give a shardwise.ByGroup", True)
         require("mix", mix, Mixup, "give a shardwise.Mixup", True)
         if memory is not None and not callable(memory):
             refuse("memory", memory, "give a function, e.g. shardwise.torch_memory()")
@@ -209,6 +213,7 @@ class Loader:
             columns=list(columns),
             order=order,
             by_length=by_length,
+            by_group=by_group,
             mix=mix,
             memory=memory,
             ranks=ranks,
@@ -219,7 +224,7 @@ class Loader:
         self.data = data
         self._columns, self._order, self._arrays = tuple(columns), order, arrays
         self._step_size = (batch_size, global_batch_size, replicas)
-        self._by_length = by_length
+        self._by_length, self._by_group = by_length, by_group
         self._start: Union[tuple[str, bool], None] = None  # arguments of the last restore()
         self._is_at_start = True  # no other epoch was begun since
         self._world_size = ranks.world_size if isinstance(ranks, Reducer) else 1
@@ -413,7 +418,8 @@ class Loader:
 
     def load_state_dict(self, state_dict: dict[str, Any], *, allow_changes: bool = False) -> None:
         """Continues where state_dict() was called, with any number of ranks, batch size and
-        threads. With by_length, within an epoch, the rule and the batch size must be the same.
+        threads. With by_length or by_group, within an epoch, the rule and the batch sizes must be
+        the same.
 
         allow_changes: at the beginning of an epoch, accepts other data or another order, unless
         that would lose the rest of unfinished passes, as other weights of a mix() would. Raises
@@ -429,11 +435,6 @@ class Loader:
 
     def _sampler(self) -> _core.Sampler:
         """A sampler of this loader's epoch, from where the loader began."""
-        if self._by_length is not None:
-            raise Unsupported(
-                "the batches of a loader with by_length are unknown in advance, because each "
-                "window is sorted by length; leave out by_length to use explain() and when()"
-            )
         batch_size, global_batch_size, replicas = self._step_size
         sampler = _core.Sampler(
             self.data,
@@ -454,15 +455,20 @@ class Loader:
     def explain(self, step: int) -> list[StepSample]:
         """The samples that each rank has in a step of this epoch, before bad ones are left out; see
         shardwise.explain(). Steps count from where the loader began: the beginning of the epoch, or
-        the place of load_state_dict(). Raises OutOfRange; Unsupported with by_length."""
-        from .explaining import step_of
+        the place of load_state_dict(). Raises OutOfRange."""
+        from .explaining import step_of, steps_in
 
+        if self._by_length is not None or self._by_group is not None:
+            return steps_in(self._core.explain(whole_number("step", step)), self.data)
         return step_of(self._sampler(), self.data, step, (0, False, False))
 
     def when(self, sample_or_key: Union[int, str]) -> list[Delivery]:
-        """Where a sample comes in this epoch; see shardwise.when() and explain()."""
-        from .explaining import deliveries_of
+        """Where a sample comes in this epoch; see shardwise.when() and explain(). With by_length or
+        by_group, this plans all batches from there on."""
+        from .explaining import deliveries_in, deliveries_of
 
+        if self._by_length is not None or self._by_group is not None:
+            return deliveries_in(self._core.when, self.data, sample_or_key)
         return deliveries_of(self._sampler(), self.data, sample_or_key, (0, False, False))
 
     @property
@@ -528,6 +534,8 @@ class Loader:
         size = f"{global_batch_size} over all ranks" if global_batch_size else str(batch_size)
         if self._by_length is not None:
             size += f" {self._by_length!r}"
+        if self._by_group is not None:
+            size += f" {self._by_group!r}"
         columns = ", ".join(f"{column.name!r} {column.dtype}" for column in self._columns)
         return (
             f"<shardwise.Loader: columns {columns}, batches of {size}, {self._order!r}, over "

@@ -8,12 +8,13 @@ parameters, in pixels up to 1 of 255. Resizing gives the bytes of Pillow 12.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Union
+from typing import Literal, NamedTuple, Union
 
 from .arguments import suggests
 
-Size = Union[int, tuple[int, int]]
-"""The side of a square in pixels, or (height, width)."""
+Size = Union[int, tuple[int, int], Literal["group"]]
+"""The side of a square in pixels, (height, width), or "group": the size of the batch's group, see
+shardwise.ByGroup."""
 
 Range = tuple[float, float]
 """The closed interval (least, most)."""
@@ -28,7 +29,8 @@ class RandomResizedCrop(NamedTuple):
     scale: Range = (0.08, 1.0)
     """Range of the crop's area, as a fraction of the image's."""
     ratio: Range = (3 / 4, 4 / 3)
-    """Range of width / height, uniform in the logarithm."""
+    """Range of width / height, uniform in the logarithm. With the size "group", it is relative to the
+    ratio of the group's size: (1, 1) means crops of exactly this ratio."""
 
 
 @suggests

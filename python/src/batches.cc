@@ -328,6 +328,10 @@ void add_batches(nb::module_& module) {
           [](const BatchObject& self) { return numbers<nb::numpy>(self.batch.positions()); },
           nb::sig("def positions(self) -> numpy.typing.NDArray[numpy.int64]"),
           "The position of each row in the epoch, over all ranks, with left-out samples counted.")
+      .def_prop_ro(
+          "group", [](const BatchObject& self) { return str_of(self.batch.group()); },
+          nb::sig("def group(self) -> str"),
+          "The key of the batch's group; \"\" without ByGroup, and if the batch has no rows.")
       .def("__repr__", &shown_in_python);
   nb::module_::import_("collections.abc").attr("Mapping").attr("register")(module.attr("Batch"));
 }

@@ -24,6 +24,7 @@
 #include "errors.h"
 #include "field_names.h"
 #include "gil.h"
+#include "loader/explain_batches.h"
 #include "loader/fields.h"
 #include "loader/loader_access.h"
 #include "loader/trace_text.h"
@@ -243,8 +244,8 @@ nb::dict numbers() {
 
 /// @param numbers  all options that are integers, by name.
 void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Order& order,
-          nb::handle length_rule, nb::handle mix, nb::handle memory, nb::handle ranks,
-          bool gives_torch, const nb::kwargs& numbers) {
+          nb::handle length_rule, nb::handle group_rule, nb::handle mix, nb::handle memory,
+          nb::handle ranks, bool gives_torch, const nb::kwargs& numbers) {
   const nb::tuple parts = parts_of(data);
   Parts all{mixed_dataset(parts), {}};
   for (const nb::handle part : parts) all.datasets.push_back(part.ptr());
@@ -260,6 +261,7 @@ void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Or
   }
   options.order = order_over(data, order);
   if (!length_rule.is_none()) options.by_length = by_length(length_rule);
+  if (!group_rule.is_none()) options.by_group = by_group(group_rule);
   if (!mix.is_none()) options.mix = image_mix(mix);
   visit_numbers([&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
     options.*field.member = nb::cast<Value>(numbers[std::string(field.name).c_str()]);
@@ -347,6 +349,30 @@ nb::dict stats(const LoaderObject& self) {
   return all;
 }
 
+/// Returns (rank, samples, group) of each rank in a step of batches by group or length.
+nb::list explain(LoaderObject& self, std::uint64_t step) {
+  const auto ranks = used(self, [&](Loader& loader) {
+    return detail::explain_batches(detail::LoaderAccess::plan(loader), step);
+  });
+  nb::list all;
+  for (const detail::RankBatch& rank : ranks) {
+    all.append(nb::make_tuple(rank.step.rank, nb::cast(rank.step.samples), text(rank.group)));
+  }
+  return all;
+}
+
+/// Returns (rank, step, place, position) of each delivery of a sample in such batches.
+nb::list when(LoaderObject& self, std::uint64_t sample) {
+  const auto times = used(self, [&](Loader& loader) {
+    return detail::when_in_batches(detail::LoaderAccess::plan(loader), sample);
+  });
+  nb::list all;
+  for (const Sampler::SampleTime& time : times) {
+    all.append(nb::make_tuple(time.rank, time.step, time.place, time.position));
+  }
+  return all;
+}
+
 /// Restores a token. Returns true if the loader is then within an epoch.
 bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
   return used(self, [&](Loader& loader) {
@@ -364,7 +390,8 @@ void add_loaders(nb::module_& module) {
   nb::class_<LoaderObject>(module, "Loader", nb::type_slots(slots), nb::is_weak_referenceable(),
                            nb::is_final(), "Implements shardwise.Loader.")
       .def("__init__", &make, "data"_a, nb::kw_only(), "columns"_a, "order"_a, "by_length"_a.none(),
-           "mix"_a.none(), "memory"_a.none(), "ranks"_a.none(), "gives_torch"_a, "numbers"_a,
+           "by_group"_a.none(), "mix"_a.none(), "memory"_a.none(), "ranks"_a.none(),
+           "gives_torch"_a, "numbers"_a,
            nb::sig("def __init__(self, data: typing.Any, **options: typing.Any) -> None"))
       .def_static("numbers", &numbers, nb::sig("def numbers() -> dict[str, tuple[int, int]]"))
       .def("next", &next_batch, nb::sig("def next(self) -> Batch | None"))
@@ -390,6 +417,10 @@ void add_loaders(nb::module_& module) {
              return used(self, [](Loader& loader) { return loader.state().to_text(); });
            })
       .def("restore", &restore, "token"_a, "allow_changes"_a)
+      .def("explain", &explain, "step"_a,
+           nb::sig("def explain(self, step: int) -> list[tuple[int, list[int], str]]"))
+      .def("when", &when, "sample"_a,
+           nb::sig("def when(self, sample: int) -> list[tuple[int, int, int, int]]"))
       .def("bad_samples", &bad_samples, nb::sig("def bad_samples(self) -> dict[int, str]"))
       .def_prop_ro("epoch", [](LoaderObject& self) { return Use(self).loader().epoch_number(); })
       .def_prop_ro("steps", [](LoaderObject& self) { return Use(self).loader().steps(); })

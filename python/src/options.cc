@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "base/text.h"
 #include "loader/fields.h"
@@ -42,12 +43,17 @@ void take(std::string_view option, nb::handle value, Enum& to) {
 void take(std::string_view option, nb::handle value, ImageTransform::Size& to) {
   if (value.is_none()) return;
   std::pair<std::size_t, std::size_t> sides;
+  std::string name;
+  if (nb::try_cast(value, name) && name == "group") {
+    to = ImageTransform::Size::by_group();
+    return;
+  }
   if (nb::try_cast(value, sides.first)) {
     to = {sides.first, sides.first};
   } else if (nb::try_cast(value, sides)) {
     to = {sides.first, sides.second};
   } else {
-    refuse(option, value, "give the side of a square in pixels, or (height, width)");
+    refuse(option, value, "give the side of a square in pixels, or (height, width); or \"group\"");
   }
 }
 
@@ -65,6 +71,26 @@ void take(std::string_view option, nb::handle value, std::array<T, 3>& to) {
     to = {one, one, one};
   } else if (!nb::try_cast(value, to)) {
     refuse(option, value, "give a number for each of the three channels");
+  }
+}
+
+/// Reads a dict of keys and (batch size, size); the size may be missing.
+void take(std::string_view option, nb::handle value, std::vector<Loader::ByGroup::Group>& to) {
+  constexpr const char* kAdvice =
+      "give a dict of keys and (batch_size, (height, width)), e.g. {\"wide\": (64, (192, 320))}";
+  const nb::object mapping = nb::module_::import_("collections.abc").attr("Mapping");
+  if (!nb::isinstance(value, mapping)) refuse(option, value, kAdvice);
+  const nb::object all = nb::module_::import_("builtins").attr("dict")(value);
+  for (const auto& [key, one] : nb::cast<nb::dict>(all)) {
+    Loader::ByGroup::Group& group = to.emplace_back();
+    group.key = nb::cast<std::string>(nb::str(key));
+    nb::object parts = nb::borrow(one);
+    if (!nb::isinstance<nb::tuple>(parts)) parts = nb::make_tuple(parts);
+    const std::size_t size = nb::len(parts);
+    if (size < 1 || size > 2) refuse(option, value, kAdvice);
+    take(option, parts[0], group.batch_size);
+    if (size == 2) take(option, parts[1], group.size);
+    if (group.size == ImageTransform::Size::by_group()) refuse(option, value, kAdvice);
   }
 }
 
@@ -107,6 +133,7 @@ ImageDecoding image_decoding(nb::handle record) { return from_record<ImageDecodi
 Column::VideoClip video_clip(nb::handle record) { return from_record<Column::VideoClip>(record); }
 Column::AudioClip audio_clip(nb::handle record) { return from_record<Column::AudioClip>(record); }
 Loader::ByLength by_length(nb::handle record) { return from_record<Loader::ByLength>(record); }
+Loader::ByGroup by_group(nb::handle record) { return from_record<Loader::ByGroup>(record); }
 Loader::Mix image_mix(nb::handle record) { return from_record<Loader::Mix>(record); }
 
 std::string shown(nb::handle value) {

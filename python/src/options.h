@@ -24,6 +24,7 @@ ImageDecoding image_decoding(nanobind::handle record);
 Column::VideoClip video_clip(nanobind::handle record);
 Column::AudioClip audio_clip(nanobind::handle record);
 Loader::ByLength by_length(nanobind::handle record);
+Loader::ByGroup by_group(nanobind::handle record);
 Loader::Mix image_mix(nanobind::handle record);
 
 /// Returns the value's repr(), shortened, for error texts.

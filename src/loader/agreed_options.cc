@@ -34,6 +34,7 @@ std::string text(const std::array<Value, kSize>& values) {
   return all;
 }
 std::string text(const ImageTransform::Size& size) {
+  if (size == ImageTransform::Size::by_group()) return "by group";
   const auto& [height, width] = size;
   return text(height) + "x" + text(width);
 }
@@ -44,6 +45,7 @@ std::string text(const ImageTransform::Range& range) {
 
 template <class Value>
 std::string text(const std::optional<Value>& value);
+std::string text(const std::vector<Loader::ByGroup::Group>& groups);
 
 /// Lists the fields that differ from their defaults.
 template <HasFields Owner>
@@ -59,6 +61,11 @@ std::string text(const Owner& owner) {
 template <class Value>
 std::string text(const std::optional<Value>& value) {
   return value ? text(*value) : "none";
+}
+std::string text(const std::vector<Loader::ByGroup::Group>& groups) {
+  std::string all;
+  for (const Loader::ByGroup::Group& group : groups) all += text(group);
+  return "[" + all + "]";
 }
 
 /// Returns e.g. "'label': integer 'cls', int64".

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "loader/buffer_pool.h"
@@ -49,6 +50,7 @@ class BatchBuilder {
   [[nodiscard]] Batch finish(const std::vector<bool>& good, std::span<const std::uint64_t> samples,
                              std::span<const std::uint64_t> positions);
 
+  static void set_group(Batch& batch, std::string key) { batch.group_ = std::move(key); }
   /// Adds an array [num_rows, ...] to the batch. Replaces an array of the same name.
   static void set_array(Batch& batch, const std::string& name, DType dtype, std::size_t num_rows,
                         std::vector<std::int64_t> row_shape, std::shared_ptr<std::byte> memory);

@@ -151,6 +151,15 @@ class SHARDWISE_EXPORT ColumnMaker {
     return std::nullopt;
   }
 
+  /// Whether rows have a size that depends on the batch's group; of_size() then makes their column.
+  [[nodiscard]] virtual bool has_size_by_group() const { return false; }
+  /// Returns the maker for a group's size. REQUIRES: has_size_by_group().
+  /// Errors: InvalidArgument if the size is impossible.
+  [[nodiscard]] virtual std::shared_ptr<const ColumnMaker> of_size(
+      const ImageTransform::Size&) const {
+    return nullptr;
+  }
+
   /// Writes a row.
   /// Errors: NotFound, BadField or Unsupported if the sample is bad.
   virtual void make(const RowInput& input, RowOutput& output) const = 0;

@@ -50,14 +50,16 @@ constexpr std::size_t kNoRow = ~std::size_t{0};
 }  // namespace
 
 struct Engine::Work {
-  Work(BatchPlan content, std::span<const Column> columns, BufferPool& pool)
+  Work(BatchPlan content, std::span<const std::vector<Column>> by_group, BufferPool& pool)
       : plan(std::move(content)),
+        columns(by_group[plan.group]),
         builder(columns, plan.samples.size(), pool),
         read(plan.samples.size()) {}
 
   [[nodiscard]] std::size_t num_rows() const noexcept { return plan.samples.size(); }
 
   BatchPlan plan;
+  const std::span<const Column> columns;
   BatchBuilder builder;
   std::vector<std::uint64_t> read;  // samples that were read; must equal those of the plan
   std::uint64_t first_row = 0;      // the first row's number, counted over all plans
@@ -70,8 +72,9 @@ struct Engine::Work {
   bool ready = false;
 };
 
-Engine::Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<BufferPool> pool,
-               Source source, EngineOptions options, std::shared_ptr<LoadMeter> meter)
+Engine::Engine(MixedDataset data, std::vector<std::vector<Column>> columns,
+               std::shared_ptr<BufferPool> pool, Source source, EngineOptions options,
+               std::shared_ptr<LoadMeter> meter)
     : data_(std::move(data)),
       columns_(std::move(columns)),
       pool_(std::move(pool)),
@@ -79,9 +82,9 @@ Engine::Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<B
       options_(std::move(options)),
       meter_(std::move(meter)),
       times_rows_(std::ranges::any_of(
-          columns_, [](const Column& column) { return column.maker()->takes_long(); })),
+          columns_[0], [](const Column& column) { return column.maker()->takes_long(); })),
       makes_runs_(std::ranges::all_of(
-          columns_, [](const Column& column) { return column.maker()->makes_rows(); })),
+          columns_[0], [](const Column& column) { return column.maker()->makes_rows(); })),
       frontier_(options_.note_read) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
     sizes_.emplace_back(data_.part(part));
@@ -347,8 +350,8 @@ RowInput Engine::input_of(const Sample& sample, const Work& work, std::size_t ro
 
 /// Allocates the memory whose size is known before the rows are made.
 void Engine::prepare(Work& work) {
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const ColumnMaker& maker = *columns_[c].maker();
+  for (std::size_t c = 0; c < work.columns.size(); ++c) {
+    const ColumnMaker& maker = *work.columns[c].maker();
     switch (maker.layout()) {
       case ColumnMaker::Layout::kFixed:
         work.builder.set_row_shape(c, maker.row_shape());
@@ -366,7 +369,7 @@ void Engine::prepare(Work& work) {
 }
 
 void Engine::take_sizes(Work& work, std::size_t column) {
-  const FieldChoice* const fields = columns_[column].maker()->fields();
+  const FieldChoice* const fields = work.columns[column].maker()->fields();
   std::vector<std::uint64_t> sizes(work.num_rows());
   const auto measure = [&](const FieldSizes& part, std::span<const std::uint64_t> samples,
                            std::span<std::uint64_t> to) {
@@ -515,8 +518,8 @@ bool Engine::may_make(const Work& work, std::size_t row) const noexcept {
 bool Engine::make_run(Work& work, std::size_t first, std::span<const Sample> run,
                       StageTimes& times) const {
   std::size_t bytes = 0;
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    if (!columns_[c].maker()->make_rows(run, work.builder.slots(c, first), bytes)) return false;
+  for (std::size_t c = 0; c < work.columns.size(); ++c) {
+    if (!work.columns[c].maker()->make_rows(run, work.builder.slots(c, first), bytes)) return false;
   }
   times.add_bytes(bytes);
   return true;
@@ -526,9 +529,9 @@ void Engine::make_row(Work& work, std::size_t row, const Sample& sample, StageTi
   try {
     RowInput input = input_of(sample, work, row);
     input.times = &times;
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
+    for (std::size_t c = 0; c < work.columns.size(); ++c) {
       RowOutput output = work.builder.output(c, row);
-      columns_[c].maker()->make(input, output);
+      work.columns[c].maker()->make(input, output);
     }
   } catch (const Error& error) {
     if (options_.skip_bad && is_bad_sample(error)) {

@@ -41,6 +41,7 @@ struct BatchPlan {
   // Packed batches only: start and length of each sample's sequence.
   std::vector<std::uint64_t> starts{};
   std::vector<std::uint64_t> lengths{};
+  std::size_t group = 0;  ///< batches by group only: number of the group
 };
 
 struct MadeBatch {
@@ -84,8 +85,10 @@ class Engine {
   /// Returns the plans, in order, and nothing at the end. Called by one thread at a time.
   using Source = std::function<std::optional<BatchPlan>()>;
 
-  Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<BufferPool> pool,
-         Source source, EngineOptions options, std::shared_ptr<LoadMeter> meter);
+  /// @param columns  the columns of each group; those of one group differ only in their sizes.
+  Engine(MixedDataset data, std::vector<std::vector<Column>> columns,
+         std::shared_ptr<BufferPool> pool, Source source, EngineOptions options,
+         std::shared_ptr<LoadMeter> meter);
   /// Stops, and waits for the threads.
   ~Engine();
   Engine(const Engine&) = delete;
@@ -159,7 +162,7 @@ class Engine {
   [[nodiscard]] Sample sample_of(std::uint64_t number) const;
 
   const MixedDataset data_;
-  const std::vector<Column> columns_;
+  const std::vector<std::vector<Column>> columns_;  // by group
   const std::shared_ptr<BufferPool> pool_;
   const Source source_;
   const EngineOptions options_;

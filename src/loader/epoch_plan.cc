@@ -14,41 +14,81 @@
 #include "loader/batch_mixer.h"
 #include "loader/column_maker.h"
 #include "loader/fields.h"
-#include "loader/length_batches.h"
+#include "loader/group_batches.h"
 #include "loader/packing.h"
+#include "loader/sample_groups.h"
 #include "order/arithmetic.h"
 
 namespace shardwise::detail {
 namespace {
 
-/// Throws InvalidArgument if batches by length cannot be combined with other options.
+constexpr std::uint64_t kMaxBatchSize = std::uint64_t{1} << 24;
+
+/// Throws InvalidArgument with a text that begins with `kind`, e.g. "batches by length".
+class Refusal {
+ public:
+  explicit Refusal(const char* kind) : kind_(kind) {}
+  void refuse_if(bool is_wrong, const std::string& what, const char* advice) const {
+    if (is_wrong) throw InvalidArgument(kind_ + " cannot be made", what, advice);
+  }
+
+ private:
+  std::string kind_;
+};
+
+/// Throws InvalidArgument if batches by length or group cannot be combined with other options.
+void require_windows(const Loader::Options& options, std::uint64_t window, const Refusal& refusal) {
+  refusal.refuse_if(window == 0, "the window is 0", "set window to 1 or more positions");
+  refusal.refuse_if(window > std::uint64_t{1} << 32, "the window is larger than 2^32",
+                    "choose a smaller window");
+  refusal.refuse_if(options.global_batch_size != 0, "global_batch_size is set",
+                    "set batch_size instead");
+  refusal.refuse_if(options.order.balance_bytes, "balance_bytes is set", "leave balance_bytes out");
+  refusal.refuse_if(options.order.tail != Order::Tail::kExact,
+                    "the order's tail is " + std::string(tail_name(options.order.tail)),
+                    "choose tail exact; ranks have equal numbers of batches in any case");
+  refusal.refuse_if(std::holds_alternative<Wids>(options.order.kind), "the order is wids",
+                    "choose another order");
+}
+
+/// Throws InvalidArgument if batches by length cannot be made.
 void require_by_length(const Loader::Options& options) {
-  const auto refuse_if = [](bool is_wrong, const std::string& what, const char* advice) {
-    if (is_wrong) throw InvalidArgument("batches by length cannot be made", what, advice);
-  };
+  const Refusal refusal("batches by length");
   const Loader::ByLength& rule = *options.by_length;
-  refuse_if(rule.window == 0, "the window is 0", "set window to 1 or more positions");
-  refuse_if(rule.window > std::uint64_t{1} << 32, "the window is larger than 2^32",
-            "choose a smaller window");
-  refuse_if(options.global_batch_size != 0, "global_batch_size is set", "set batch_size instead");
-  refuse_if(options.order.balance_bytes, "balance_bytes is set",
-            "leave out balance_bytes or by_length");
-  refuse_if(options.order.tail != Order::Tail::kExact,
-            "the order's tail is " + std::string(tail_name(options.order.tail)),
-            "choose tail exact; ranks have equal numbers of batches in any case");
-  refuse_if(std::holds_alternative<Wids>(options.order.kind), "the order is wids",
-            "choose another order");
-  refuse_if(rule.pack.empty() != (rule.pack_to == 0), "only one of pack and pack_to is set",
-            "set both: the column to pack, and the length of rows");
-  refuse_if(rule.pack_to > std::uint64_t{1} << 31, "pack_to is larger than 2^31",
-            "choose shorter rows");
-  refuse_if(rule.pack_to != 0 && rule.max_tokens != 0, "both pack_to and max_tokens are set",
-            "packed batches have batch_size * pack_to tokens: leave max_tokens out");
+  require_windows(options, rule.window, refusal);
+  refusal.refuse_if(rule.pack.empty() != (rule.pack_to == 0), "only one of pack and pack_to is set",
+                    "set both: the column to pack, and the length of rows");
+  refusal.refuse_if(rule.pack_to > std::uint64_t{1} << 31, "pack_to is larger than 2^31",
+                    "choose shorter rows");
+  refusal.refuse_if(rule.pack_to != 0 && rule.max_tokens != 0,
+                    "both pack_to and max_tokens are set",
+                    "packed batches have batch_size * pack_to tokens: leave max_tokens out");
   if (rule.pack_to == 0) return;
   const auto packed = std::ranges::find(options.columns, rule.pack, &Column::name);
-  refuse_if(packed == options.columns.end(), "there is no column " + in_quotes(rule.pack),
-            "set pack to one of the loader's columns");
+  refusal.refuse_if(packed == options.columns.end(), "there is no column " + in_quotes(rule.pack),
+                    "set pack to one of the loader's columns");
   Packer::require(*packed, rule.padding);
+}
+
+/// Throws InvalidArgument if batches by group cannot be made.
+void require_by_group(const Loader::Options& options) {
+  const Refusal refusal("batches by group");
+  const Loader::ByGroup& rule = *options.by_group;
+  require_windows(options, rule.window, refusal);
+  // With the samples that are held over, places in a window still have 32 bits.
+  refusal.refuse_if(rule.window > std::uint64_t{1} << 31, "the window is larger than 2^31",
+                    "choose a smaller window");
+  for (const Loader::ByGroup::Group& group : rule.groups) {
+    refusal.refuse_if(group.batch_size > kMaxBatchSize,
+                      "the batch size of group " + in_quotes(group.key) + " is " +
+                          std::to_string(group.batch_size),
+                      "choose 1 to 16,777,216, or 0 for the loader's batch_size");
+  }
+  if (!options.by_length) return;
+  refusal.refuse_if(options.by_length->window != rule.window,
+                    "the windows of by_length and by_group differ", "give both the same window");
+  refusal.refuse_if(options.by_length->pack_to != 0, "pack_to is set",
+                    "leave out pack_to or by_group");
 }
 
 /// Throws InvalidArgument if two arrays of a batch have the same name; NotFound or Unsupported
@@ -71,9 +111,8 @@ void require_columns(const MixedDataset& data, const Loader::Options& options) {
 /// Makes a sampler for the beginning of epoch 0. Errors: InvalidArgument if an option is invalid.
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
                                      const RankOptions& ranks) {
-  constexpr std::uint64_t kMax = std::uint64_t{1} << 24;
   check_numbers(options);
-  if (ranks.batch_size < 1 || ranks.batch_size > kMax) {
+  if (ranks.batch_size < 1 || ranks.batch_size > kMaxBatchSize) {
     throw InvalidOption("the batch size is out of range", std::to_string(options.batch_size),
                         "choose 1 to 16,777,216");
   }
@@ -83,6 +122,7 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
         {}, "choose another order, or " + spelled("max_bad") + " 0");
   }
   if (options.by_length) require_by_length(options);
+  if (options.by_group) require_by_group(options);
   if (options.mix) BatchMixer(*options.mix, options.columns, options.order.seed);
   require_columns(data, options);
   return make_sampler(data, options.order, ranks);
@@ -136,9 +176,9 @@ class Counted final : public EpochPlan {
   }
 };
 
-/// The read progress of one rank with batches by length. Such a batch takes its samples from
-/// anywhere in a window of the order, so progress is the slot at which the window being read
-/// begins.
+/// The read progress of one rank with batches by group or length. Such a batch takes its samples
+/// from anywhere in a window of the order, so progress is the slot at which the window being read
+/// begins. Samples that were held over to the window are few, and do not count.
 ///
 /// Threads: internally synchronised.
 class WindowProgress {
@@ -178,40 +218,37 @@ class WindowProgress {
   std::deque<End> ends_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-class ByLength final : public EpochPlan {
+class Grouped final : public EpochPlan {
  public:
   /// The parts that all plans of a loader share.
   struct Rule {
-    SampleLengths lengths;
+    BatchRule batches;
     std::unique_ptr<Sampler> order;  ///< the order of a single rank, without a skip list
-    std::string text;                ///< see rule()
   };
 
-  ByLength(const MixedDataset& data, const Loader::Options& options,
-           std::unique_ptr<Sampler> sampler, Point begin, std::shared_ptr<const Rule> rule)
+  Grouped(const MixedDataset& data, const Loader::Options& options,
+          std::unique_ptr<Sampler> sampler, Point begin, std::shared_ptr<const Rule> rule)
       : EpochPlan(data, options, std::move(sampler), begin),
         rule_(std::move(rule)),
-        batches_(batches_of()) {
+        batches_(rest()) {
     set_steps(ceil_div(batches_.size(), num_shares()));
   }
 
   static std::shared_ptr<const Rule> rule_of(const MixedDataset& data,
                                              const Loader::Options& options) {
-    const Loader::ByLength& by_length = *options.by_length;
     Order order = options.order;
     order.skip = {};
-    SampleLengths lengths(data, by_length);
-    std::string text = lengths.name() + ", window " + std::to_string(by_length.window) +
-                       ", batch_size " + std::to_string(options.batch_size) + ", max_tokens " +
-                       std::to_string(by_length.max_tokens);
-    if (by_length.pack_to != 0) text += ", pack_to " + std::to_string(by_length.pack_to);
     return std::make_shared<const Rule>(
-        Rule{std::move(lengths), make_sampler(data, order, {}), std::move(text)});
+        Rule{BatchRule(data, options), make_sampler(data, order, {})});
   }
 
-  std::uint64_t delivered_before() override {
-    return EpochPlan::delivered_before() + batches_.delivered_before();
+  std::span<const Loader::ByGroup::Group> groups() const override {
+    const std::optional<SampleGroups>& groups = rule_->batches.groups;
+    return groups ? std::span(groups->groups()) : std::span<const Loader::ByGroup::Group>();
   }
+
+  std::string_view rule() const override { return rule_->batches.text; }
+  std::uint64_t delivered_before() override { return batches_.delivered_before(); }
 
   ResumeToken token_after(std::uint64_t num_steps) const override {
     if (num_steps == steps()) return sampler().token_after(sampler().steps());
@@ -220,7 +257,8 @@ class ByLength final : public EpochPlan {
                                       // out
     const Point point = point_before(num_steps * num_shares());
     token.position = point.position;
-    if (point.position > 0 || point.batches > 0) token.batches = {rule_->text, point.batches};
+    if (point.position > 0 || point.batches > 0)
+      token.batches = {rule_->batches.text, point.batches};
     return token;
   }
 
@@ -232,6 +270,14 @@ class ByLength final : public EpochPlan {
   }
   std::uint64_t slot_read(std::uint64_t num_rows) const override {
     return progress_->slot_after(num_rows);
+  }
+
+  void visit_batches(std::uint64_t first, std::uint64_t last, const Visit& visit) const override {
+    GroupBatches batches = batches_;
+    const std::uint64_t end = std::min(last * num_shares(), batches.size());
+    for (std::uint64_t batch = first * num_shares(); batch < end; ++batch) {
+      visit(batch / num_shares(), batch % num_shares(), batches.batch(batch));
+    }
   }
 
   Engine::Source source() override {
@@ -247,18 +293,13 @@ class ByLength final : public EpochPlan {
 
  private:
   std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler, Point begin) const override {
-    return std::make_unique<ByLength>(data_, options_, std::move(sampler), begin, rule_);
+    return std::make_unique<Grouped>(data_, options_, std::move(sampler), begin, rule_);
   }
-  std::string_view rule() const override { return rule_->text; }
 
-  LengthBatches batches_of() const {
+  GroupBatches rest() const {
     std::shared_ptr<Sampler> whole = rule_->order->clone();
     whole->set_epoch(sampler().epoch());
-    return {std::shared_ptr<const SampleLengths>(rule_, &rule_->lengths),
-            *options_.by_length,
-            options_.batch_size,
-            sampler(),
-            std::move(whole),
+    return {std::shared_ptr<const BatchRule>(rule_, &rule_->batches), sampler(), std::move(whole),
             begin_};
   }
 
@@ -268,7 +309,7 @@ class ByLength final : public EpochPlan {
   }
 
   const std::shared_ptr<const Rule> rule_;
-  LengthBatches batches_;
+  GroupBatches batches_;
   std::unique_ptr<WindowProgress> progress_;
 };
 
@@ -277,18 +318,26 @@ class ByLength final : public EpochPlan {
 std::unique_ptr<EpochPlan> EpochPlan::make(const MixedDataset& data, const Loader::Options& options,
                                            std::uint64_t rank, std::uint64_t world_size) {
   auto sampler = sampler_for(data, options, rank_options(options, rank, world_size));
-  if (!options.by_length) {
+  if (!options.by_length && !options.by_group) {
+    static_cast<void>(columns_by_group(options.columns, {}));
     return std::make_unique<Counted>(data, options, std::move(sampler), Point{});
   }
-  return std::make_unique<ByLength>(data, options, std::move(sampler), Point{},
-                                    ByLength::rule_of(data, options));
+  auto plan = std::make_unique<Grouped>(data, options, std::move(sampler), Point{},
+                                        Grouped::rule_of(data, options));
+  static_cast<void>(columns_by_group(options.columns, plan->groups()));
+  return plan;
 }
 
 void EpochPlan::validate(const MixedDataset& data, const Loader::Options& options,
                          std::uint64_t world_size) {
   sampler_for(data, options, rank_options(options, 0, world_size));
-  if (options.by_length) SampleLengths(data, *options.by_length);
+  const BatchRule rule(data, options);
+  static_cast<void>(
+      columns_by_group(options.columns, rule.groups ? std::span(rule.groups->groups())
+                                                    : std::span<const Loader::ByGroup::Group>()));
 }
+
+void EpochPlan::visit_batches(std::uint64_t, std::uint64_t, const Visit&) const {}
 
 std::uint64_t EpochPlan::delivered_before() { return sampler_->deliveries_before(begin_.position); }
 
@@ -302,10 +351,10 @@ std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
       return text.empty() ? std::string("none") : in_quotes(text);
     };
     throw Mismatch(
-        "the rule of batches by length cannot change within an epoch",
+        "the rule of batches by length or group cannot change within an epoch",
         where + ": " + shown(there) + " in the token, " + shown(rule()) + " in this loader",
-        "resume with the same by_length and batch_size, or change by_length and batch_size at the "
-        "end of the epoch");
+        "resume with the same by_length, by_group and batch_size, or change these options "
+        "at the end of the epoch");
   }
   if (token.batches && (window() == 0 || token.position % window() != 0)) {
     throw Mismatch("the resume token names a position at which no window begins", where,

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -13,8 +15,8 @@
 namespace shardwise::detail {
 
 /// The steps of all ranks from a point of an epoch to its end, and the batches of one rank. In a
-/// Counted plan, a step is a fixed number of consecutive samples of the order. In a ByLength plan,
-/// each rank takes one of the LengthBatches per step.
+/// Counted plan, a step is a fixed number of consecutive samples of the order. In a Grouped plan,
+/// each rank takes one of the GroupBatches per step.
 ///
 /// A plan has no current position: the loader counts the steps that it has taken.
 /// Threads: one, except for source() and slot_read().
@@ -73,8 +75,20 @@ class EpochPlan {
   /// Number of consecutive positions whose samples may be read in any order, as in
   /// ShardPrefetcher::Options::window.
   [[nodiscard]] std::uint64_t window() const noexcept {
+    if (options_.by_group) return options_.by_group->window;
     return options_.by_length ? options_.by_length->window : 0;
   }
+  /// Returns the rule that makes batches by group or length, as text for tokens. Equal texts mean
+  /// equal batches.
+  [[nodiscard]] virtual std::string_view rule() const { return {}; }
+  /// The groups of batches by group, each with its batch size; empty for other batches.
+  [[nodiscard]] virtual std::span<const Loader::ByGroup::Group> groups() const { return {}; }
+  /// Calls visit() with each batch of steps `first` to `last`, the end, before bad samples are left
+  /// out. A share() of ranks may have no batch in the last step.
+  /// REQUIRES: window() > 0; last <= steps().
+  using Visit =
+      std::function<void(std::uint64_t step, std::uint64_t share, const BatchPlan& batch)>;
+  virtual void visit_batches(std::uint64_t first, std::uint64_t last, const Visit& visit) const;
 
  protected:
   EpochPlan(const MixedDataset& data, const Loader::Options& options,
@@ -84,10 +98,7 @@ class EpochPlan {
   /// Makes a plan of the same class that begins at the sampler's position.
   [[nodiscard]] virtual std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler,
                                                         Point begin) const = 0;
-  /// Returns the rule that makes batches by length, as text for tokens. Equal texts mean equal
-  /// batches.
-  [[nodiscard]] virtual std::string_view rule() const { return {}; }
-  /// Number of groups of ranks that get different samples. share() is this rank's group, from 0.
+  /// Number of shares: sets of ranks that get the same samples. share() is this rank's, from 0.
   [[nodiscard]] std::uint64_t num_shares() const {
     return sampler_->world_size() / sampler_->replicas();
   }

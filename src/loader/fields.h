@@ -125,6 +125,21 @@ constexpr auto fields(std::type_identity<Loader::ByLength>) {
                     field("pack_to", &Rule::pack_to),
                     field("padding", &Rule::padding)};
 }
+constexpr std::array<std::string_view, 2> choices(std::type_identity<Loader::ByGroup::Leftovers>) {
+  return {"hold_over", "smaller_batch"};
+}
+constexpr auto fields(std::type_identity<Loader::ByGroup::Group>) {
+  using detail::field;
+  using Group = Loader::ByGroup::Group;
+  return std::tuple{field("key", &Group::key), field("batch_size", &Group::batch_size),
+                    field("size", &Group::size)};
+}
+constexpr auto fields(std::type_identity<Loader::ByGroup>) {
+  using detail::field;
+  using Rule = Loader::ByGroup;
+  return std::tuple{field("expression", &Rule::expression), field("groups", &Rule::groups),
+                    field("window", &Rule::window), field("leftovers", &Rule::leftovers)};
+}
 constexpr auto fields(std::type_identity<Loader::Mix>) {
   using detail::field;
   using Mix = Loader::Mix;
@@ -143,6 +158,7 @@ constexpr auto fields(std::type_identity<Loader::Options>) {
       field("global_batch_size", &Options::global_batch_size, {.key = "global batch size"}),
       field("replicas", &Options::replicas, {.key = "number of replicas"}),
       field("by_length", &Options::by_length, {.key = "rule of batches by length"}),
+      field("by_group", &Options::by_group, {.key = "rule of batches by group"}),
       field("mix", &Options::mix, {.key = "mixup"}),
       field("threads", &Options::threads, {.most = 1024, .may_differ = true}),
       field("max_bad", &Options::max_bad, {.key = "limit of bad samples"}),

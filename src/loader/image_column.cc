@@ -64,16 +64,18 @@ class ImageColumn final : public ColumnMaker {
   }
 
  public:
-  ImageColumn(FieldChoice fields, const ImageTransformer& transformer,
+  /// @param given  the transform as the user gave it; its size may be by group.
+  ImageColumn(FieldChoice fields, const ImageTransform& given, const ImageTransformer& transformer,
               const ImageDecoding& decoding)
-      : ColumnMaker(detail::dtype_of(transformer.transform().type),
+      : ColumnMaker(detail::dtype_of(given.type),
                     transformer.fixed_size() ? Layout::kFixed : Layout::kLikeFirst),
         fields_(std::move(fields)),
+        given_(given),
         transformer_(transformer),
         decoding_(decoding) {}
 
   [[nodiscard]] std::string describe() const override {
-    return "image " + fields_.describe() + " " + detail::text_of(transformer_.transform()) + " " +
+    return "image " + fields_.describe() + " " + detail::text_of(given_) + " " +
            detail::text_of(decoding_);
   }
   [[nodiscard]] bool takes_long() const override { return true; }
@@ -90,6 +92,14 @@ class ImageColumn final : public ColumnMaker {
       const ImagePlan plan = plan_of(stored_size(bytes), input);
       return shape_of(plan.height, plan.width);
     });
+  }
+  [[nodiscard]] bool has_size_by_group() const override {
+    return detail::has_size_by_group(given_);
+  }
+  [[nodiscard]] std::shared_ptr<const ColumnMaker> of_size(
+      const ImageTransform::Size& size) const override {
+    const ImageTransform own = detail::with_size(given_, size);
+    return std::make_shared<ImageColumn>(fields_, own, ImageTransformer(own), decoding_);
   }
   void make(const RowInput& input, RowOutput& output) const override {
     decoded(input, [&](std::string_view bytes) { make_of(bytes, input, output); });
@@ -158,6 +168,7 @@ class ImageColumn final : public ColumnMaker {
   }
 
   const FieldChoice fields_;
+  const ImageTransform given_;
   const ImageTransformer transformer_;
   const ImageDecoding decoding_;
 };
@@ -168,8 +179,9 @@ Column image(const std::string& fields, const ImageTransform& transform,
              const ImageDecoding& decoding) {
   FieldChoice choice = fields.empty() ? FieldChoice::only_image() : FieldChoice::readable(fields);
   std::string name = fields.empty() ? "image" : choice.names().front();
-  return {std::move(name),
-          std::make_shared<ImageColumn>(std::move(choice), ImageTransformer(transform), decoding)};
+  return {std::move(name), std::make_shared<ImageColumn>(
+                               std::move(choice), transform,
+                               ImageTransformer(detail::with_size(transform, {1, 1})), decoding)};
 }
 
 }  // namespace shardwise::columns

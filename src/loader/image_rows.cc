@@ -33,6 +33,27 @@ std::vector<std::int64_t> image_shape(const ImageTransform& transform, std::size
   return {3, h, w};
 }
 
+bool has_size_by_group(const ImageTransform& transform) noexcept {
+  constexpr auto kByGroup = ImageTransform::Size::by_group();
+  return transform.resize == kByGroup || transform.centre_crop == kByGroup ||
+         transform.random_crop == kByGroup ||
+         (transform.random_resized_crop && transform.random_resized_crop->size == kByGroup);
+}
+
+ImageTransform with_size(ImageTransform transform, const ImageTransform::Size& size) {
+  constexpr auto kByGroup = ImageTransform::Size::by_group();
+  for (ImageTransform::Size* const own :
+       {&transform.resize, &transform.centre_crop, &transform.random_crop}) {
+    if (*own == kByGroup) *own = size;
+  }
+  auto& crop = transform.random_resized_crop;
+  if (!crop || crop->size != kByGroup) return transform;
+  const double ratio = static_cast<double>(size.width) / static_cast<double>(size.height);
+  crop->size = size;
+  crop->ratio = {.least = crop->ratio.least * ratio, .most = crop->ratio.most * ratio};
+  return transform;
+}
+
 ImagePlan plan_within(const ImageTransformer& transformer, const ImageTransform::Size& stored,
                       const Hash128& key, std::uint64_t max_pixels) {
   ImagePlan plan = transformer.plan(stored, key);

@@ -22,6 +22,13 @@ SHARDWISE_EXPORT DType dtype_of(ImageTransform::Type type) noexcept;
 SHARDWISE_EXPORT std::vector<std::int64_t> image_shape(const ImageTransform& transform,
                                                        std::size_t height, std::size_t width);
 
+/// Whether a size of the transform is ImageTransform::Size::by_group().
+SHARDWISE_EXPORT bool has_size_by_group(const ImageTransform& transform) noexcept;
+
+/// Returns the transform of a group whose pictures have `size`.
+SHARDWISE_EXPORT ImageTransform with_size(ImageTransform transform,
+                                          const ImageTransform::Size& size);
+
 /// Plans the transform of an image of this size. If the result's size depends on the image, limits
 /// the result to `max_pixels`, as a malformed image could state a huge size.
 /// Errors: DecodeFailure.

@@ -10,15 +10,15 @@
 #include "base/rank_environment.h"
 #include "loader/agreed_options.h"
 #include "loader/bad_field.h"
-#include "loader/batch_mixer.h"
+#include "loader/batch_finisher.h"
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
 #include "loader/epoch_plan.h"
 #include "loader/load_meter.h"
 #include "loader/loader_access.h"
-#include "loader/packing.h"
 #include "loader/rank_agreement.h"
 #include "loader/read_ahead.h"
+#include "loader/sample_groups.h"
 #include "loader/step_watch.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
@@ -28,7 +28,6 @@ namespace shardwise {
 namespace {
 
 using detail::BadRow;
-using detail::BatchPlan;
 using detail::BufferPool;
 using detail::Engine;
 using detail::EpochPlan;
@@ -112,21 +111,6 @@ struct Loader::Impl {
     return stopped;
   }
 
-  /// Returns the function that completes a batch after its rows are made.
-  std::function<void(Batch&, const BatchPlan&)> finish() const {
-    std::optional<detail::Packer> packer;
-    if (const auto& rule = options.by_length; rule && rule->pack_to != 0) {
-      packer.emplace(rule->pack, options.batch_size, rule->pack_to, rule->padding);
-    }
-    std::optional<detail::BatchMixer> mixer;
-    if (options.mix) mixer.emplace(*options.mix, options.columns, options.order.seed);
-    if (!packer && !mixer) return {};
-    return [to = pool, packer, mixer, epoch = epoch()](Batch& batch, const BatchPlan& rows) {
-      if (packer) packer->pack(batch, rows.positions, rows.starts, rows.lengths, *to);
-      if (mixer) mixer->mix(batch, epoch, *to);
-    };
-  }
-
   /// Starts the threads.
   void start() {
     follow();
@@ -135,7 +119,8 @@ struct Loader::Impl {
       note_read = [this](std::uint64_t rows) { prefetcher->note_read(plan->slot_read(rows)); };
     }
     auto started = std::make_unique<Engine>(
-        data, options.columns, pool, detail::ReadAheadSource(plan->source(), data, options.columns),
+        data, detail::columns_by_group(options.columns, plan->groups()), pool,
+        detail::ReadAheadSource(plan->source(), data, options.columns),
         detail::EngineOptions{
             .seed = options.order.seed,
             .epoch = epoch(),
@@ -147,7 +132,7 @@ struct Loader::Impl {
             .skip_bad = options.max_bad > 0,
             .note_read = std::move(note_read),
             .has_repeated_samples = !sampler().is_exact(),
-            .finish = finish()},
+            .finish = detail::batch_finisher(options, plan->groups(), epoch(), pool)},
         meter);
     const Lock lock(mutex);
     engine = std::move(started);
@@ -164,7 +149,7 @@ struct Loader::Impl {
     prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), sampler(), ahead);
   }
 
-  /// The ranks whose shards this node reads. With batches by length these are all ranks.
+  /// The ranks whose shards this node reads. With batches by length or group these are all ranks.
   RankOptions::Range node() const {
     if (plan->window() > 0) return {.first = 0, .count = ranks->world_size()};
     return {.first = ranks->rank() - ranks->local_rank(), .count = ranks->local_world_size()};
@@ -185,6 +170,10 @@ struct Loader::Impl {
     order.batches.reset();
     order.history.clear();
     detail::Record alike = detail::agreed_options(options);
+    // Lengths and groups may come from columns, which the fingerprint does not cover.
+    for (auto& [name, value] : alike) {
+      if (name.starts_with("rule of batches") && value != "none") value += plan->rule();
+    }
     alike.insert(alike.begin(),
                  {{"data set", to_string(data.fingerprint())},
                   // Add the seed: the token omits the seed of an order without random draws, but
@@ -583,6 +572,8 @@ const std::vector<BadRow>& LoaderAccess::bad_rows(const Loader& loader) {
 }
 
 void LoaderAccess::accept_all_bad(Loader& loader) { loader.impl_->may_all_be_bad = true; }
+
+const EpochPlan& LoaderAccess::plan(const Loader& loader) { return *loader.impl_->plan; }
 
 void LoaderAccess::keep_events(Loader& loader, std::size_t max_events) {
   loader.impl_->meter->keep_events(max_events);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "loader/engine.h"
+#include "loader/epoch_plan.h"
 #include "loader/load_meter.h"
 #include "shardwise/base/export.h"
 #include "shardwise/loader/loader.h"
@@ -26,6 +27,9 @@ struct LoaderAccess {
   [[nodiscard]] SHARDWISE_EXPORT static const std::vector<BadRow>& bad_rows(const Loader& loader);
   /// From now on a run without a good sample is no error. For callers that list bad samples.
   SHARDWISE_EXPORT static void accept_all_bad(Loader& loader);
+  /// The plan of the current epoch, or of its rest. It changes with set_epoch() and restore().
+  /// Threads: the loader's.
+  [[nodiscard]] SHARDWISE_EXPORT static const EpochPlan& plan(const Loader& loader);
   /// From now on, keeps the last `max_events` events, for a timeline.
   SHARDWISE_EXPORT static void keep_events(Loader& loader, std::size_t max_events);
   /// Returns the kept events in the order of their ends. Any thread.

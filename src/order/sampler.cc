@@ -234,9 +234,9 @@ void require_no_loss(const ResumeToken& token, const ResumeToken::OrderSpec& her
 
 void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
   if (token.batches) {
-    throw Mismatch("the resume token is within a window of batches by length",
+    throw Mismatch("the resume token is within a window of batches by length or group",
                    "rule: " + in_quotes(token.batches->rule),
-                   "resume with a Loader that has the same by_length");
+                   "resume with a Loader that has the same by_length and by_group");
   }
   std::vector<ResumeToken::Stage> history = token.history;
   const bool differs = token.fingerprint != fingerprint_ || token.spec != spec_;

@@ -1,4 +1,4 @@
-#include "loader/length_batches.h"
+#include "loader/group_batches.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -15,12 +15,22 @@
 namespace shardwise {
 namespace {
 
-using detail::length_batches;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 using Batches = std::vector<std::vector<std::uint32_t>>;
+
+/// Returns the batches by length of one window.
+Batches length_batches(const std::vector<std::uint64_t>& lengths, std::uint64_t max_rows,
+                       std::uint64_t max_tokens, std::uint64_t seed, std::uint64_t epoch,
+                       std::uint64_t window) {
+  detail::WindowSamples samples;
+  samples.resize(lengths.size());
+  samples.lengths = lengths;
+  return detail::group_batches(samples, {{max_rows}, max_tokens}, false, seed, epoch, window)
+      .batches;
+}
 
 /// Makes samples: sample i has a text of (i * 37) % 23 + 1 bytes and the number i. The numbers of
 /// `broken` are invalid.
@@ -55,8 +65,8 @@ std::int64_t longest(const Batch& batch) {
 // The example in docs/formats/length-batches.md. It must never change.
 TEST(LengthBatchesTest, AreThoseOfTheSpecification) {
   EXPECT_THAT(test::read_file(test::source_dir() + "/docs/formats/length-batches.md"),
-              testing::StartsWith("# Batches by length, version " +
-                                  std::to_string(detail::kLengthBatchesVersion) + "\n"));
+              testing::StartsWith("# Batches by length and by group, version " +
+                                  std::to_string(detail::kGroupBatchesVersion) + "\n"));
   const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
   EXPECT_THAT(length_batches(lengths, 3, 0, 17, 2, 4),
               ElementsAre(ElementsAre(5, 2), ElementsAre(6, 1, 7), ElementsAre(3, 4, 0)));
@@ -64,6 +74,22 @@ TEST(LengthBatchesTest, AreThoseOfTheSpecification) {
               ElementsAre(ElementsAre(5), ElementsAre(2), ElementsAre(0), ElementsAre(6, 1, 7),
                           ElementsAre(3, 4)));
   EXPECT_THAT(length_batches({}, 4, 9, 17, 2, 4), testing::IsEmpty());
+}
+
+// The example in docs/formats/length-batches.md. It must never change.
+TEST(GroupBatchesTest, AreThoseOfTheSpecification) {
+  detail::WindowSamples samples;
+  samples.resize(8);
+  samples.lengths = {5, 1, 9, 3, 3, 7, 0, 2};
+  samples.groups = {0, 1, 0, 1, 1, 0, 1, 0};
+  const detail::WindowBatches small = detail::group_batches(samples, {{2, 3}, 0}, false, 17, 2, 4);
+  EXPECT_THAT(small.batches, ElementsAre(ElementsAre(6, 1, 3), ElementsAre(4), ElementsAre(7, 0),
+                                         ElementsAre(5, 2)));
+  EXPECT_THAT(small.held_over, testing::IsEmpty());
+  const detail::WindowBatches held = detail::group_batches(samples, {{2, 3}, 0}, true, 17, 2, 4);
+  EXPECT_THAT(held.batches,
+              ElementsAre(ElementsAre(6, 1, 3), ElementsAre(7, 0), ElementsAre(5, 2)));
+  EXPECT_THAT(held.held_over, ElementsAre(4));
 }
 
 TEST(LengthBatchesTest, LittleOfThePaddedBatchesIsPadding) {
@@ -339,7 +365,7 @@ TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
   const auto text = [&](const Loader::Options& options, const ResumeToken& from) {
     return test::error_text([&] { Loader(data, options).restore(from); });
   };
-  EXPECT_THAT(text(options_of(40), token), AllOf(HasSubstr("batches by length cannot change"),
+  EXPECT_THAT(text(options_of(40), token), AllOf(HasSubstr("batches by length or group cannot change"),
                                                  HasSubstr("max_tokens 0' in the token"),
                                                  HasSubstr("max_tokens 40' in this loader")));
   Loader::Options plain = options_of();
@@ -402,6 +428,105 @@ TEST(LengthBatchesTest, WhatCannotGoTogetherIsRefused) {
               AllOf(HasSubstr("1,152,921,504,606,846,976 positions"),
                     HasSubstr("36,028,797,018,963,968 windows"), HasSubstr("more than 2^27"),
                     HasSubstr("larger window"), HasSubstr("smaller epoch_size")));
+}
+
+Loader::Options group_options() {
+  Loader::Options options = options_of();
+  options.by_length.reset();
+  options.by_group = Loader::ByGroup{.expression = "sample % 3", .window = 32};
+  return options;
+}
+
+TEST(GroupBatchesTest, ATokenFindsTheSamplesThatAreHeldOver) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 200);
+  const Loader::Options options = group_options();
+  const Delivered whole = run(data, options, 1);
+  EXPECT_THAT(whole.proof, HasSubstr("200 samples, each exactly once: proven"));
+  for (std::uint64_t steps = 1; steps < whole.steps.size(); ++steps) {
+    const Delivered first = run(data, options, 1, {}, steps);
+    const Delivered rest = run(data, options, 3, first.token);
+    EXPECT_THAT(rest.proof, HasSubstr("200 samples, each exactly once: proven"));
+    EXPECT_EQ(rest.steps[0][0], whole.steps[steps][0]);
+  }
+}
+
+TEST(GroupBatchesTest, OnlyTheLastBatchOfAGroupIsNotFull) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 200);
+  const auto num_small = [&](Loader::ByGroup::Leftovers leftovers) {
+    Loader::Options options = group_options();
+    options.by_group->leftovers = leftovers;
+    std::map<std::string, int> small;
+    Loader loader(data, options);
+    for (const Batch& batch : loader.epoch()) {
+      for (const std::int64_t sample : batch.samples()) {
+        EXPECT_EQ(std::to_string(sample % 3), batch.group());
+      }
+      small[batch.group()] += batch.size() < 6 ? 1 : 0;
+    }
+    EXPECT_EQ(small.size(), 3u);
+    int most = 0;
+    for (const auto& [key, count] : small) most = std::max(most, count);
+    return most;
+  };
+  EXPECT_LE(num_small(Loader::ByGroup::Leftovers::kHoldOver), 1);
+  EXPECT_GT(num_small(Loader::ByGroup::Leftovers::kSmallerBatch), 1);
+}
+
+TEST(GroupBatchesTest, WithinAnEpochOtherGroupsAreRefused) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 75);
+  const ResumeToken token = run(data, group_options(), 1, {}, 5).token;
+  const auto text = [&](const auto& change) {
+    Loader::Options options = group_options();
+    change(*options.by_group);
+    return test::error_text([&] { Loader(data, options).restore(token); });
+  };
+  EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.expression = "sample % 2"; }),
+              AllOf(HasSubstr("batch_sizes 6 6 6, held over, window 32' in the token"),
+                    HasSubstr("batch_sizes 6 6, held over, window 32' here")));
+  EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.window = 64; }), HasSubstr("cannot change"));
+  Loader::Options named = group_options();  // the keys are only names
+  named.by_group->expression = "'g' || (sample % 3)";
+  Loader loader(data, named);
+  loader.restore(token);
+  EXPECT_EQ(loader.state().to_text(), token.to_text());
+}
+
+TEST(GroupBatchesTest, WhatCannotGoTogetherIsRefused) {
+  const test::TempDir dir;
+  const Dataset data = make_texts(dir, 20);
+  const auto text = [&](const auto& change) {
+    Loader::Options options = group_options();
+    change(options);
+    return test::error_text([&] { Loader loader(data, options); });
+  };
+  const auto rule = [&](const auto& change) {
+    return text([&](Loader::Options& options) { change(*options.by_group); });
+  };
+  EXPECT_THAT(text([](Loader::Options& o) { o.order.tail = Order::Tail::kDrop; }),
+              HasSubstr("batches by group cannot be made: the order's tail is drop"));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) { r.window = std::uint64_t{1} << 32; }),
+              HasSubstr("larger than 2^31"));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) {
+                r.groups = {{.key = "0"}, {.key = "0"}};
+              }),
+              HasSubstr("same key: '0'"));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) {
+                r.groups = {{.key = "0"}, {.key = "2"}};
+              }),
+              AllOf(HasSubstr("sample 1 has the key '1'"), HasSubstr("groups are '0', '2'")));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) { r.expression = "1) + (1"; }), HasSubstr("syntax"));
+  EXPECT_THAT(rule([](Loader::ByGroup& r) {
+                r.groups = {{.key = "0", .batch_size = std::uint64_t{1} << 25}};
+              }),
+              HasSubstr("batch size of group '0' is 33554432"));
+  EXPECT_THAT(text([](Loader::Options& o) {
+                o.by_length = packing_options().by_length;
+                o.by_length->window = o.by_group->window;
+              }),
+              HasSubstr("pack_to is set"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Random chains of operations on loaders with batches by length, compared with a simple model.
+// Random chains of operations on loaders with batches by length or group, compared with a simple
+// model.
 //
 // Like loader_chain_test.cc, but the model is written only from docs/formats/length-batches.md and
 // order.md: windows, lengths, batches, packed rows, shuffles, ranks, and the points of tokens. A
@@ -128,20 +129,50 @@ std::vector<Thing> shuffled(const std::vector<Thing>& things, const Hash128& key
   return result;
 }
 
-std::vector<PlacedBatch> model_batches(const std::vector<std::uint64_t>& lengths,
-                                       std::uint64_t batch_size, std::uint64_t max_tokens,
-                                       const Hash128& key) {
+/// The groups of the model: the numbers of a window's samples, and each group's batch size.
+struct ModelGroups {
+  std::vector<std::uint64_t> of_sample;
+  std::vector<std::uint64_t> batch_sizes;
+  bool holds_over = false;
+};
+
+/// @param held_over  is set to the numbers of the samples that are held over, ascending.
+std::vector<PlacedBatch> model_grouped(const std::vector<std::uint64_t>& lengths,
+                                       const ModelGroups& groups, std::uint64_t max_tokens,
+                                       const Hash128& key, std::vector<std::uint64_t>& held_over) {
+  held_over.clear();
   std::vector<PlacedBatch> batches;
-  for (const std::uint64_t i : sorted_by(lengths, false)) {
-    const auto joins = [&](const PlacedBatch& batch) {
+  const std::vector<std::uint64_t> sorted = sorted_by(lengths, false);
+  for (std::uint64_t group = 0; group < groups.batch_sizes.size(); ++group) {
+    const std::uint64_t batch_size = groups.batch_sizes[group];
+    const auto joins = [&](const PlacedBatch& batch, std::uint64_t i) {
       if (batch.size() >= batch_size) return false;
       const std::uint64_t longest = std::max<std::uint64_t>(lengths[i], 1);
       return max_tokens == 0 || longest <= max_tokens / (batch.size() + 1);
     };
-    if (batches.empty() || !joins(batches.back())) batches.emplace_back();
-    batches.back().push_back({i, 0});
+    std::vector<PlacedBatch> own;
+    for (const std::uint64_t i : sorted) {
+      if (groups.of_sample[i] != group) continue;
+      if (own.empty() || !joins(own.back(), i)) own.emplace_back();
+      own.back().push_back({i, 0});
+    }
+    // Another sample as long as the longest of the last batch would join it.
+    if (groups.holds_over && !own.empty() && joins(own.back(), own.back().back().number)) {
+      for (const Placed& placed : own.back()) held_over.push_back(placed.number);
+      own.pop_back();
+    }
+    batches.insert(batches.end(), own.begin(), own.end());
   }
+  std::sort(held_over.begin(), held_over.end());
   return shuffled(batches, key);
+}
+
+std::vector<PlacedBatch> model_batches(const std::vector<std::uint64_t>& lengths,
+                                       std::uint64_t batch_size, std::uint64_t max_tokens,
+                                       const Hash128& key) {
+  std::vector<std::uint64_t> held_over;
+  return model_grouped(lengths, {std::vector<std::uint64_t>(lengths.size()), {batch_size}},
+                       max_tokens, key, held_over);
 }
 
 std::vector<PlacedBatch> model_packed(const std::vector<std::uint64_t>& lengths,
@@ -333,7 +364,8 @@ class LengthChain {
     ResumeToken token;
     Ledger ledger;
   };
-  /// A window of the current epoch. Its batches contain numbers in the window.
+  /// A window of the current epoch. Its batches contain numbers in the window. A sample that was
+  /// held over to the window has a negative number, modulo 2^64.
   struct Window {
     std::uint64_t first = 0;  // position of the window's first sample
     std::vector<PlacedBatch> batches;
@@ -415,9 +447,53 @@ class LengthChain {
       rule_.padding = dice_.one_of({0, -1, 7});
       while (batch_size_ * rule_.pack_to < 71) ++batch_size_;  // 71 is the longest sequence
     }
+    groups_.reset();
+    has_lengths_ = true;
+    if (rule_.pack_to == 0 && dice_.percent(50)) draw_groups();
     lengths_.clear();
-    for (const Written& sample : samples_) lengths_.push_back(length_of(sample));
+    for (const Written& sample : samples_) {
+      lengths_.push_back(has_lengths_ ? length_of(sample) : 0);
+    }
     say(rule_text());
+  }
+
+  void draw_groups() {
+    using Group = Loader::ByGroup::Group;
+    groups_.emplace();
+    groups_->window = rule_.window;
+    groups_->expression =
+        dice_.one_of({"substr(key, -1)", "CASE WHEN n > 6 THEN 'long' ELSE 'short' END -- ", "7"});
+    groups_->leftovers = dice_.percent(60) ? Loader::ByGroup::Leftovers::kHoldOver
+                                           : Loader::ByGroup::Leftovers::kSmallerBatch;
+    has_lengths_ = dice_.percent(40);
+    if (!has_lengths_) rule_.max_tokens = 0;
+    std::set<std::string> keys;
+    for (const Written& sample : samples_) keys.insert(key_of(sample));
+    if (keys.empty()) keys.insert("");
+    group_keys_.assign(keys.begin(), keys.end());
+    group_sizes_.assign(keys.size(), batch_size_);
+    if (dice_.percent(60)) {
+      for (std::size_t i = group_keys_.size(); i > 1; --i) {
+        std::swap(group_keys_[i - 1], group_keys_[dice_.below(i)]);
+      }
+      for (std::size_t i = 0; i < group_keys_.size(); ++i) {
+        const std::uint64_t size = dice_.one_of({0U, 1U, 2U, 4U, 9U, 70U});
+        groups_->groups.push_back(Group{.key = group_keys_[i], .batch_size = size});
+        if (size > 0) group_sizes_[i] = size;
+      }
+    }
+  }
+
+  /// Returns the key of the sample's group.
+  std::string key_of(const Written& sample) const {
+    if (groups_->expression == "7") return "7";
+    if (groups_->expression.starts_with("substr")) return sample.key.substr(sample.key.size() - 1);
+    return sample.n > 6 ? "long" : "short";  // the column is n - 0.25
+  }
+  std::uint64_t group_of(std::uint64_t sample) const {
+    if (!groups_) return 0;
+    const auto found = std::ranges::find(group_keys_, key_of(samples_[sample]));
+    return static_cast<std::uint64_t>(found - group_keys_.begin());
   }
 
   std::uint64_t length_of(const Written& sample) const {
@@ -435,15 +511,26 @@ class LengthChain {
 
   std::string rule_text() const {
     std::string text;
-    if (rule_.column.empty()) {
-      text = "field " + rule_.field + ", unit " + std::to_string(rule_.unit);
-    } else {
+    if (groups_) {
+      std::string bytes;
+      for (std::uint64_t sample = 0; sample < samples_.size(); ++sample) {
+        bytes += words_of({group_of(sample)}).substr(0, 2);
+      }
+      text = "groups (hash " + std::to_string(hash64(bytes)) + "), batch_sizes";
+      for (const std::uint64_t size : group_sizes_) text += " " + std::to_string(size);
+      text += groups_->leftovers == Loader::ByGroup::Leftovers::kHoldOver ? ", held over, "
+                                                                          : ", not held over, ";
+    }
+    if (has_lengths_ && rule_.column.empty()) {
+      text += "field " + rule_.field + ", unit " + std::to_string(rule_.unit) + ", ";
+    } else if (has_lengths_) {
       std::string bytes;
       for (const std::uint64_t length : lengths_) bytes += words_of({length});
-      text = "column n (hash " + std::to_string(hash64(bytes)) + ")";
+      text += "column n (hash " + std::to_string(hash64(bytes)) + "), ";
     }
-    text += ", window " + std::to_string(rule_.window) + ", batch_size " +
-            std::to_string(batch_size_) + ", max_tokens " + std::to_string(rule_.max_tokens);
+    text += "window " + std::to_string(rule_.window);
+    if (!groups_) text += ", batch_size " + std::to_string(batch_size_);
+    if (has_lengths_) text += ", max_tokens " + std::to_string(rule_.max_tokens);
     if (rule_.pack_to > 0) text += ", pack_to " + std::to_string(rule_.pack_to);
     return text;
   }
@@ -462,7 +549,8 @@ class LengthChain {
     add_to_skip(8);
     options.order = order_;
     options.batch_size = batch_size_;
-    options.by_length = rule_;
+    if (has_lengths_) options.by_length = rule_;
+    options.by_group = groups_;
     options.replicas = replicas_;
     max_bad_ = dice_.percent(30) ? 0 : dice_.one_of({1U, 3U, 1000U, 1000U, 1000U});
     options.max_bad = max_bad_;
@@ -516,15 +604,28 @@ class LengthChain {
     const std::uint64_t seed = std::holds_alternative<Sequential>(order_.kind) ? 0 : order_.seed;
     windows_.clear();
     dealt_.clear();
+    std::vector<std::uint64_t> held_over;  // positions
     for (std::uint64_t w = 0; w * rule_.window < num_positions(); ++w) {
       Window window{.first = w * rule_.window, .batches = {}};
+      std::vector<std::uint64_t> positions = std::exchange(held_over, {});
+      for (std::uint64_t p = window.first; p < end_of(w); ++p) positions.push_back(p);
       std::vector<std::uint64_t> lengths;
-      for (std::uint64_t p = window.first; p < end_of(w); ++p)
+      ModelGroups groups{{}, {batch_size_}};
+      if (groups_) groups.batch_sizes = group_sizes_;
+      for (const std::uint64_t p : positions) {
         lengths.push_back(lengths_[sample_at(p)]);
+        groups.of_sample.push_back(group_of(sample_at(p)));
+      }
+      groups.holds_over = groups_ && end_of(w) < num_positions() &&
+                          groups_->leftovers == Loader::ByGroup::Leftovers::kHoldOver;
       const Hash128 key = model_key(seed, epoch, 14, w);
       window.batches = rule_.pack_to > 0
                            ? model_packed(lengths, batch_size_, rule_.pack_to, key)
-                           : model_batches(lengths, batch_size_, rule_.max_tokens, key);
+                           : model_grouped(lengths, groups, rule_.max_tokens, key, held_over);
+      for (std::uint64_t& place : held_over) place = positions[place];
+      for (PlacedBatch& batch : window.batches) {
+        for (Placed& placed : batch) placed.number = positions[placed.number] - window.first;
+      }
       for (std::uint64_t i = 0; i < window.batches.size(); ++i) dealt_.emplace_back(w, i);
       windows_.push_back(std::move(window));
     }
@@ -748,6 +849,9 @@ class LengthChain {
 
   void check_batch(const Batch& batch, const std::vector<Row>& rows) {
     must_equal(batch.size(), rows.size(), "rows of a batch");
+    const bool has_group = groups_ && !rows.empty();
+    must_equal(batch.group(), has_group ? key_of(samples_[rows[0].sample]) : std::string(),
+               "the group");
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Written& sample = samples_[rows[i].sample];
       must_equal(batch.samples()[i], static_cast<std::int64_t>(rows[i].sample), "a sample");
@@ -905,6 +1009,16 @@ class LengthChain {
     return before;
   }
 
+  /// Whether all samples of the windows before a token are held over. Such a token is only forged:
+  /// a loader's token before the first batch has position 0.
+  bool is_before_all_batches(const ResumeToken& token) {
+    const std::uint64_t was_at = epoch_;
+    make_epoch(token.epoch);
+    const bool is_before = batches_before(token) == std::optional<std::uint64_t>(0);
+    make_epoch(was_at);
+    return is_before;
+  }
+
   void restore() {
     if (saved_.empty()) return;
     if (dice_.percent(60)) {
@@ -1007,6 +1121,7 @@ class LengthChain {
       default:
         if (token.position > 0) token.epoch += 1;
     }
+    if (token.position > 0 && is_before_all_batches(token)) return;
     say("forged");
     ++tally_["forged"];
     tally_["forged and taken"] += go_on_from(token, ledger) ? 1 : 0;
@@ -1021,7 +1136,11 @@ class LengthChain {
   std::unique_ptr<Sampler> positions_;  // the order of one rank, without a skip list
   std::vector<Saved> saved_;
 
-  Loader::ByLength rule_;
+  Loader::ByLength rule_;  // the window applies to batches by group too
+  bool has_lengths_ = true;
+  std::optional<Loader::ByGroup> groups_;
+  std::vector<std::string> group_keys_;     // by the number of the group
+  std::vector<std::uint64_t> group_sizes_;  // batch sizes
   std::uint64_t batch_size_ = 1;
   std::vector<std::uint64_t> lengths_;  // lengths by the rule, by sample
 
@@ -1060,6 +1179,14 @@ TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
   };
   EXPECT_EQ(text(model_batches(lengths, 3, 0, key)), "5@0 2@0 | 6@0 1@0 7@0 | 3@0 4@0 0@0 | ");
   EXPECT_EQ(text(model_batches(lengths, 4, 9, key)), "5@0 | 2@0 | 0@0 | 6@0 1@0 7@0 | 3@0 4@0 | ");
+  ModelGroups groups{{0, 1, 0, 1, 1, 0, 1, 0}, {2, 3}};
+  std::vector<std::uint64_t> held_over;
+  EXPECT_EQ(text(model_grouped(lengths, groups, 0, key, held_over)),
+            "6@0 1@0 3@0 | 4@0 | 7@0 0@0 | 5@0 2@0 | ");
+  groups.holds_over = true;
+  EXPECT_EQ(text(model_grouped(lengths, groups, 0, key, held_over)),
+            "6@0 1@0 3@0 | 7@0 0@0 | 5@0 2@0 | ");
+  EXPECT_EQ(held_over, std::vector<std::uint64_t>{4});
   EXPECT_EQ(text(model_packed(lengths, 2, 8, key)), "4@0 7@3 1@5 | 2@0 5@9 6@16 | 0@0 3@5 | ");
 }
 

@@ -185,6 +185,7 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
       {"batch size", data, with([](auto& o) { o.batch_size = 6; })},
       {"batch size, global batch size", data, with([](auto& o) { o.global_batch_size = 10; })},
       {"rule of batches by length", data, with([](auto& o) { o.by_length = {.field = "txt"}; })},
+      {"rule of batches by group", data, with([](auto& o) { o.by_group = {.expression = "7"}; })},
       {"set of columns", data, with([](auto& o) { std::swap(o.columns[0], o.columns[1]); })},
       {"set of columns", data, with([&](auto& o) {
          o.columns.back() = columns::ragged_function("one", DType::kFloat32, nothing);
@@ -276,6 +277,16 @@ std::vector<Loader::Options> one_option_each() {
   add_rule([](auto& r) { r.pack = "txt"; });
   add_rule([](auto& r) { r.pack_to = 2; });
   add_rule([](auto& r) { r.padding = 2; });
+  const auto add_groups = [&](auto&& change) { add([&](auto& o) { change(given(o.by_group)); }); };
+  add_groups([](auto&) {});
+  add_groups([](auto& g) { g.expression = "n"; });
+  add_groups([](auto& g) { g.groups = {Loader::ByGroup::Group{}}; });
+  add_groups([](auto& g) { g.groups = {{.key = "a"}}; });
+  add_groups([](auto& g) { g.groups = {{.key = "a", .batch_size = 2}}; });
+  add_groups([](auto& g) { g.groups = {{.key = "a", .size = {2, 3}}}; });
+  add_groups([](auto& g) { g.groups = {{.key = "a"}, {.key = "b"}}; });
+  add_groups([](auto& g) { g.window = 2; });
+  add_groups([](auto& g) { g.leftovers = Loader::ByGroup::Leftovers::kSmallerBatch; });
   const auto add_mix = [&](auto&& change) { add([&](auto& o) { change(given(o.mix)); }); };
   add_mix([](auto&) {});
   add_mix([](auto& m) { m.column = "jpg"; });

@@ -209,6 +209,27 @@ TEST_F(RemoteLengthsTest, WhatIsPlannedIsFetched) {
   EXPECT_GT(all_planned, std::uint64_t{20 * kEpochs * kShards}) << "the cache was large enough";
 }
 
+// A sample that is held over is read in a later window, when its shard may have been evicted.
+TEST_F(RemoteLengthsTest, SamplesThatAreHeldOverAreFetchedAgain) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    for (const Way& way : {Way{true, 0, 0}, Way{true, 0, 1}, Way{true, 2, 1}, Way{true, 2, 3}}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + testing::PrintToString(way));
+      // The cache keeps the shards that the order needs, so the fetch waits for room_timeout.
+      const Dataset data = open(true, 3 * shard_bytes_, std::chrono::milliseconds(1));
+      Loader::Options how = by_length(way, seed);
+      how.by_length.reset();
+      how.by_group = Loader::ByGroup{.expression = "sample % 2", .window = kWindow};
+      how.batch_size = 7;  // more than a group has in a window
+      Loader loader(data, how);
+      for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+        loader.set_epoch(epoch);
+        EXPECT_EQ(take_rest(loader), std::size_t{kShards * kSamples});
+      }
+      EXPECT_GT(data.cache()->stats().fetched, std::uint64_t{kEpochs * kShards});
+    }
+  }
+}
+
 TEST_F(RemoteLengthsTest, WhatWasReadMayLeaveBeforeItIsHandedOut) {
   const Dataset data = open_small();
   const Loader::Options how = by_length({true, 0, 1}, 1);

@@ -116,7 +116,7 @@ def test_keys_of_a_mixture_and_of_a_view(ds: shardwise.Dataset) -> None:
 
 def test_a_length_has_no_keys() -> None:
     found = explain(10, Order("sequential"), step=1, batch_size=2)
-    assert found == [(0, 0, 2, None, None, None), (0, 1, 3, None, None, None)]
+    assert found == [(0, 0, 2, None, None, None, ""), (0, 1, 3, None, None, None, "")]
     with pytest.raises(errors.InvalidArgument, match="key"):
         when(10, None, "a")
 
@@ -130,8 +130,13 @@ def test_what_there_is_not_is_an_error(ds: shardwise.Dataset) -> None:
         when(ds, Order(), 3, steps=2)  # type: ignore[call-arg]
     with pytest.raises(errors.InvalidArgument, match="state=7"):
         explain(ds, step=0, state=7)
-    with pytest.raises(errors.Unsupported, match="by_length"):
-        loader_of(ds, by_length=shardwise.ByLength(field="bin")).explain(0)
+    by_length = loader_of(ds, by_length=shardwise.ByLength(field="bin"))
+    with pytest.raises(errors.OutOfRange, match="no step 13: .* 13 steps"):
+        by_length.explain(13)
+    with pytest.raises(errors.OutOfRange):
+        by_length.when(1000)
+    for step, batch in enumerate(by_length):
+        assert [one.sample for one in by_length.explain(step)] == batch.samples.tolist()
 
 
 @pytest.mark.parametrize("even", [True, False])

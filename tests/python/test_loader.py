@@ -513,7 +513,8 @@ def test_options_and_statistics_are_those_of_the_library(ds: shardwise.Dataset) 
     assert len(numbers) >= 9
     for name, (default, _) in numbers.items():
         assert parameters[name].default == default, name
-    others = {"data", "columns", "order", "by_length", "mix", "memory", "arrays", "ranks", "restart"}
+    others = {"data", "columns", "order", "by_length", "by_group", "mix", "memory", "arrays", "ranks"}
+    others |= {"restart"}
     assert set(parameters) == others | set(numbers)
     with Loader(ds, columns=[columns.key()]) as loader:
         assert tuple(loader._core.stats()) == shardwise.LoaderStats._fields
@@ -531,7 +532,7 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
         ({"columns": [key], "by_length": shardwise.ByLength("bin", window=-1)}, "window=-1"),
     ]
     wrong: dict[str, Any] = {"batch_size": -1, "threads": 1.5, "prefetch": 2**64, "order": "wids"}
-    wrong |= {"by_length": 8, "mix": 0.2, "ranks": 1, "memory": 3}
+    wrong |= {"by_length": 8, "by_group": 8, "mix": 0.2, "ranks": 1, "memory": 3}
     for name, value in wrong.items():
         cases.append(({"columns": [key], name: value}, f"^not valid: {name}={value!r}; "))
     for options, text in cases:

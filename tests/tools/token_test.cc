@@ -2,6 +2,7 @@
 // order.
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "order/checkpoint_format.h"
 #include "order/fields.h"
@@ -124,6 +125,33 @@ TEST(TokenCommandTest, SaysWhereATokenStandsAmongBatchesByLength) {
               HasSubstr("\"batches\":{\"rule\":\"field txt, unit 1, window 32, batch_size 6, "
                         "max_tokens 0\",\"delivered\":4}"));
   EXPECT_THAT(shardwise({"epoch", index.path(), "--token", text}).err, HasSubstr("same by_length"));
+}
+
+TEST(RunOptionsTest, ExplainNamesTheGroupsOfBatches) {
+  const SmallIndex index;
+  const std::vector<std::string> explain = {"explain", index.path(), "--step",    "0",
+                                            "--world", "2",          "--batch",   "2",
+                                            "--json",  "--group-by", "sample % 2"};
+  std::istringstream lines(shardwise_output(explain));
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    const auto json = nlohmann::json::parse(line);
+    EXPECT_EQ(json["group"], std::to_string(json["sample"].get<int>() % 2)) << line;
+  }
+  EXPECT_GT(count, 1U);
+  // A token within a window needs the same groups.
+  ResumeToken token = token_of(index.path());
+  token.position = 0;
+  token.batches = {.rule = "groups (hash 1), batch_sizes 2 2, held over, window 8192",
+                   .delivered = 1};
+  std::vector<std::string> resumed = explain;
+  resumed.insert(resumed.end(), {"--token", token.to_text()});
+  EXPECT_THAT(shardwise(resumed).err,
+              AllOf(HasSubstr("cannot change"), HasSubstr("'groups (hash 1), "),
+                    HasSubstr("batch_sizes 2 2, held over, window 8192' here")));
+  std::vector<std::string> grouped = explain;
+  grouped.insert(grouped.end(), {"--group", "0=1", "--group", "one"});
+  EXPECT_THAT(shardwise(grouped).err, HasSubstr("write KEY=BATCH"));
 }
 
 TEST(RunOptionsTest, ATokenIsAnsweredForByEveryCommandThatAsksAboutARun) {

@@ -473,9 +473,11 @@ Run open_run(const RunArguments& arguments, const SampleSet& samples) {
 
 Run open_run(const RunArguments& arguments, const StepSize& step,
              const std::function<Dataset(const FoundIndex& index)>& open) {
-  const std::optional<ResumeToken> token = token_of(arguments);
+  std::optional<ResumeToken> token = token_of(arguments);
   if (token) refuse_beside_token(arguments);
   Run run;
+  if (token && arguments.takes_batches) run.batches = std::exchange(token->batches, std::nullopt);
+  if (arguments.epoch) run.batches.reset();
   if (!arguments.index.empty() || !arguments.order.mix.empty()) {
     run.data = open_data(arguments.order, arguments.index, [&](const std::string& name) {
       return open(find_index(name, arguments.first_use));

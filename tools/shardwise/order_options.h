@@ -76,6 +76,8 @@ struct RunArguments {
   std::optional<std::uint64_t> epoch;
   std::string token;
   std::string checkpoint;
+  /// Whether the token may be within a window of batches by group; see Run::batches.
+  bool takes_batches = false;
 
   CLI::Option* world_option = nullptr;  ///< --world, for go_by_launcher(), which checks whether it
                                         ///< was given
@@ -96,6 +98,8 @@ struct Run {
   std::optional<MixedDataset> data;  ///< not set with --size
   std::unique_ptr<Sampler> sampler;  ///< of --rank, or else rank 0, at the run's position
   std::uint64_t position = 0;        ///< position in the epoch
+  /// The token's progress within a window of batches; the sampler is at the window's beginning.
+  std::optional<ResumeToken::Batches> batches;
   std::optional<EpochAudit::Sum> delivered_before;  ///< sum of the epoch's earlier deliveries, from
                                                     ///< the token
 };

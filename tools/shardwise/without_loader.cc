@@ -1,7 +1,8 @@
-// Replaces loaded_epoch.cc in builds without the loader.
+// Replaces loaded_epoch.cc and grouped_steps.cc in builds without the loader.
 #include <nlohmann/json.hpp>
 
 #include "base/error_types.h"
+#include "group_options.h"
 #include "interrupt.h"
 #include "loaded_epoch.h"
 
@@ -52,5 +53,11 @@ std::vector<std::uint64_t> LoadedEpoch::bad_samples() const { return {}; }
 std::vector<std::string> LoadedEpoch::bad() const { return {}; }
 nlohmann::ordered_json LoadedEpoch::bad_json() const { return {}; }
 void LoadedEpoch::finish(const MixedDataset&) const {}
+
+std::vector<GroupedStep> explain_groups(const GroupArguments&, const Run&, std::uint64_t,
+                                        std::uint64_t) {
+  throw Unsupported("this program was built without the loader", "--group-by",
+                    "build it with SHARDWISE_WITH_LOADER=ON, or leave out --group-by");
+}
 
 }  // namespace shardwise::tools

@@ -78,6 +78,9 @@ class SHARDWISE_EXPORT Batch {
   [[nodiscard]] std::size_t size() const noexcept { return samples_.size(); }
   [[nodiscard]] bool empty() const noexcept { return samples_.empty(); }
 
+  /// The key of the batch's group. Empty without Loader::ByGroup, and if the batch has no rows.
+  [[nodiscard]] const std::string& group() const noexcept { return group_; }
+
   /// The array of a column. Errors: NotFound; the text lists the columns.
   [[nodiscard]] const Array& operator[](std::string_view column) const&;
   const Array& operator[](std::string_view column) const&& = delete;
@@ -97,6 +100,7 @@ class SHARDWISE_EXPORT Batch {
   std::vector<Array> arrays_;
   std::vector<std::int64_t> samples_;
   std::vector<std::int64_t> positions_;
+  std::string group_;
 };
 
 /// The rows of one column, in Arrow's memory layout: values one after another, 64-byte aligned.

@@ -28,6 +28,11 @@ struct ImageTransform {
     std::size_t height = 0;
     std::size_t width = 0;
 
+    /// The size of the pictures of the batch's group; see Loader::ByGroup.
+    [[nodiscard]] static constexpr Size by_group() noexcept {
+      return {.height = ~std::size_t{0}, .width = ~std::size_t{0}};
+    }
+
     [[nodiscard]] bool empty() const noexcept { return height == 0 && width == 0; }
     friend bool operator==(const Size&, const Size&) = default;
   };
@@ -40,8 +45,10 @@ struct ImageTransform {
   /// crops do not fit in the image, the largest centre crop with an allowed ratio is taken.
   struct RandomResizedCrop {
     Size size{};
-    Range scale{0.08, 1.0};             ///< fraction of the image's area
-    Range ratio{3.0 / 4.0, 4.0 / 3.0};  ///< width / height, log-uniform
+    Range scale{0.08, 1.0};  ///< fraction of the image's area
+    /// Width / height, log-uniform. If `size` is by group, relative to the ratio of the group's
+    /// size: {1, 1} then means crops of exactly this ratio.
+    Range ratio{3.0 / 4.0, 4.0 / 3.0};
   };
   struct Padding {
     std::size_t top = 0;

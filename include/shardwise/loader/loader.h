@@ -97,6 +97,45 @@ class SHARDWISE_EXPORT Loader {
     std::int64_t padding = 0;  ///< the value that fills padding, in the column's type
   };
 
+  /// Puts samples of one group into each batch, e.g. pictures of one class of aspect ratios, so
+  /// that batches have no padding. Each group has its own batch size and its own picture size.
+  ///
+  /// An SQL expression gives the group of each sample. The samples of each window of the order are
+  /// divided by group and cut into batches, and the batches of all groups are shuffled together.
+  /// Batches are assigned to ranks as with ByLength. Each sample is delivered exactly once, and
+  /// state() may be called after any step. With ByLength too, the samples of a group are sorted by
+  /// length, and max_tokens also limits a batch; both windows must be equal then.
+  /// docs/formats/length-batches.md specifies the rule (version 1).
+  ///
+  /// Memory: 2 bytes per sample.
+  /// Cost: the constructor evaluates the expression for each sample. When an epoch begins or is
+  ///   resumed, all groups are looked up and the batches are counted.
+  /// Errors: the constructor throws InvalidArgument, e.g. if a sample belongs to no group.
+  struct ByGroup {
+    struct Group {
+      /// The value of the expression, as text: an integer in decimal digits, a real number as
+      /// SQLite's CAST gives it.
+      std::string key{};
+      std::uint64_t batch_size = 0;  ///< 0 means: use Options::batch_size
+      /// The size of the group's pictures, for columns with ImageTransform::Size::by_group().
+      ImageTransform::Size size{};
+    };
+    /// The rule for samples of a group that fill no batch at the end of a window.
+    enum class Leftovers : std::uint8_t {
+      /// They are the first of their group in the next window. The epoch's last window delivers
+      /// them in a smaller batch. Only one batch of each group may be smaller in an epoch.
+      kHoldOver,
+      kSmallerBatch  ///< they are delivered in a smaller batch of their window
+    };
+    /// An SQL expression over the table `samples` of Query, e.g. the name of a metadata column, or
+    /// "CASE WHEN width > height THEN 'wide' ELSE 'tall' END".
+    std::string expression{};
+    /// The groups. Empty means one group for each value that occurs, sorted by key.
+    std::vector<Group> groups{};
+    std::uint64_t window = 8192;  ///< number of consecutive positions, see ByLength
+    Leftovers leftovers = Leftovers::kHoldOver;
+  };
+
   /// Mixup and cutmix: each image of a batch is mixed with the image before it, and the first with
   /// the last. One random draw applies to the whole batch. It depends on seed, epoch and the
   /// position of the batch's first sample. The number of threads does not change it, and neither
@@ -133,6 +172,8 @@ class SHARDWISE_EXPORT Loader {
     /// Make batches by length, instead of from consecutive samples of the order. Not possible with
     /// global_batch_size, balanced bytes, a tail other than Tail::kExact, or the order of wids.
     std::optional<ByLength> by_length{};
+    /// Make batches by group. Not possible with packing, or options that exclude by_length.
+    std::optional<ByGroup> by_group{};
     /// Apply mixup and cutmix to the images of each batch.
     std::optional<Mix> mix{};
     /// Number of threads that make rows ahead, at most 1024. With 0, next() makes the rows itself.

@@ -73,14 +73,16 @@ ImageTransform::Size size_of_frames(const VideoDecoder& decoder) {
 
 class VideoColumn final : public ColumnMaker {
  public:
-  VideoColumn(ClipField field, const ImageTransformer& transformer)
-      : ColumnMaker(detail::dtype_of(transformer.transform().type),
+  /// @param given  the transform as the user gave it; its size may be by group.
+  VideoColumn(ClipField field, const ImageTransform& given, const ImageTransformer& transformer)
+      : ColumnMaker(detail::dtype_of(given.type),
                     transformer.fixed_size() ? Layout::kFixed : Layout::kLikeFirst),
         field_(std::move(field)),
+        given_(given),
         transformer_(transformer) {}
 
   [[nodiscard]] std::string describe() const override {
-    return "video " + field_.describe() + " " + detail::text_of(transformer_.transform());
+    return "video " + field_.describe() + " " + detail::text_of(given_);
   }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] bool reads_whole_fields() const override { return false; }
@@ -93,6 +95,14 @@ class VideoColumn final : public ColumnMaker {
       const ImagePlan plan = plan_of(decoder, input);
       return shape_of(plan.height, plan.width);
     });
+  }
+  [[nodiscard]] bool has_size_by_group() const override {
+    return detail::has_size_by_group(given_);
+  }
+  [[nodiscard]] std::shared_ptr<const ColumnMaker> of_size(
+      const ImageTransform::Size& size) const override {
+    const ImageTransform own = detail::with_size(given_, size);
+    return std::make_shared<VideoColumn>(field_, own, ImageTransformer(own));
   }
   void make(const RowInput& input, RowOutput& output) const override {
     field_.opened(input, [&](VideoDecoder& decoder) { write(decoder, input, output); });
@@ -143,6 +153,7 @@ class VideoColumn final : public ColumnMaker {
   }
 
   const ClipField field_;
+  const ImageTransform given_;
   const ImageTransformer transformer_;
 };
 
@@ -183,7 +194,8 @@ Column video(const std::string& fields, const Column::VideoClip& clip,
   ClipField field(fields, clip);
   std::string name = field.name();
   return {std::move(name),
-          std::make_shared<VideoColumn>(std::move(field), ImageTransformer(transform))};
+          std::make_shared<VideoColumn>(std::move(field), transform,
+                                        ImageTransformer(detail::with_size(transform, {1, 1})))};
 }
 
 Column video_times(const std::string& fields, const Column::VideoClip& clip) {
