@@ -122,6 +122,7 @@ constexpr OwnName kOwnNames[] = {
     {"on_bad", kText, "policies for bad members"},
     {"order", kObject, "the order's options"},
     {"order_known", kFlag, "it is known ahead when the order needs which shard"},
+    {"origin", kText, "URL from which the index was fetched; empty if it was not fetched"},
     {"other_files", kNumber, "files that are not named like a shard, an image or a sample"},
     {"part", kText, "I/N if the index is a part; else empty"},
     {"parts", kList, "data sets of the mixture"},
