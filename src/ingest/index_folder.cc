@@ -71,7 +71,11 @@ void require_own_index_folder(const std::string& folder) {
 }
 
 void make_index_folder(const std::string& folder) {
-  in_index_folder([&] { make_directories(folder); });
+  try {
+    in_index_folder([&] { make_directories(folder); });
+  } catch (const NotFound& e) {  // a folder cannot be made at this path, e.g. in /proc
+    throw NotFound(std::string(e.what()) + "; or " + name_index_folder());
+  }
   require_own_directory(folder, kIndexFolderPurpose);
 }
 

@@ -52,7 +52,7 @@ TEST_F(FetchedIndexCommandTest, EachCommandThatReadsAnIndexReadsItFromAUrl) {
       {"query", "SELECT count(*) FROM samples"},
       {"order", "--seed", "3"},
       {"explain", "--step", "1", "--batch", "2"},
-      {"when", "--batch", "2", "--key", "6"},
+      {"when", "--batch", "2", "--sample", "6"},
       {"epoch", "--quiet"},
       {"export", "--format", "wids", "-o", dir_ / "x.json"}};
   for (const std::vector<std::string>& command : commands) {
@@ -69,7 +69,7 @@ TEST_F(FetchedIndexCommandTest, EachCommandThatReadsAnIndexReadsItFromAUrl) {
       // Lines that say where the index is, what the cache did, and how long it took.
       for (const char* line :
            {"index  .*\n", "fetched from .*\n", "\"index\":\"[^\"]*\",\"origin\":\"[^\"]*\",",
-            "(cache|waited|read|peak|memory|.*samples/s).*\n", "[0-9.]+ s\\b"}) {
+            "(bytes|seconds|cache|waited|read|peak|memory|.*samples/s) .*\n", "[0-9.]+ s\\b"}) {
         text = std::regex_replace(text, std::regex(line), "");
       }
       const std::string place = is_remote ? server_.url("/set/") : made_.dir() / "";
@@ -85,7 +85,7 @@ TEST_F(FetchedIndexCommandTest, EachCommandThatReadsAnIndexReadsItFromAUrl) {
   EXPECT_EQ(server_.gets("/set/all.idx"), 1);
   // The plan counts what a cache fetches, which differs from local shards.
   EXPECT_THAT(use({"plan", url(), "--nodes", "1", "--cache-bytes", "1G"}).out,
-              HasSubstr("2 shards"));
+              HasSubstr("shards       2, 16.0 KiB\n"));
   const Finished filled = use({"cache", "fill", url(), "--cache", cache, "--quiet"});
   EXPECT_EQ(filled.code, 0) << filled.err;
 }
@@ -138,7 +138,6 @@ TEST_F(FetchedIndexCommandTest, NoCommandWritesAnIndexToAUrl) {
   const std::string shard = made_.dir() / "a.tar";
   const std::vector<std::vector<std::string>> commands = {
       {"index", "-o", url(), shard},
-      {"index", "-o", url()},
       {"index", "-o", url(), "--dry-run", shard},
       {"index", "-o", url(), "--relocate", "/a", "/b"},
       {"merge", "-o", url(), made_.path()}};
