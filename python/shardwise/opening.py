@@ -37,9 +37,11 @@ def open_as(
     opening: tuple[Any, ...],
     cache: _core.ShardCache | None = None,
     threads: int | None = None,
+    fingerprint: bytes | None = None,
 ) -> _core.Dataset:
     """The dataset that these options describe: sources, and pairs of the options that differ from
-    their defaults."""
+    their defaults. A copy of an index at a URL with this fingerprint is used without asking the
+    server."""
     sources, *given = opening
     options = _defaults() | dict(given)
     named_cache = options.pop("cache")
@@ -49,8 +51,15 @@ def open_as(
         cache = cache_at(*named_cache)
     columns = list(options.pop("columns"))
     again = opening if cache is None or named_cache is not None else None
+    wanted = fingerprint and (int(fingerprint[:16], 16), int(fingerprint[16:], 16))
     return _core.open_dataset(
-        sources, cache=cache, columns=columns, threads=threads, opening=again, **options
+        sources,
+        cache=cache,
+        columns=columns,
+        threads=threads,
+        fingerprint=wanted,
+        opening=again,
+        **options,
     )
 
 
@@ -70,14 +79,18 @@ def open(
     build: bool = True,
     lazily: bool = False,
     index_directory: str | os.PathLike[str] = "",
+    offline: bool = False,
     threads: int | None = None,
 ) -> _core.Dataset:
     """Opens a dataset.
 
-    source: an index, as index() makes it; or shards: a directory, a pattern
-        ("train-{000..146}.tar", "*.tar"), a tar, a URL, a wids descriptor (.json), "@list.txt", or
-        a list of these. For shards an index is built at first use and kept in index_directory
-        ($XDG_CACHE_HOME/shardwise), unless build=False.
+    source: an index, as index() makes it: its path, or its URL, which ends in ".idx". Or shards: a
+        directory, a pattern ("train-{000..146}.tar", "*.tar"), a tar, a URL, a wids descriptor
+        (.json), "@list.txt", or a list of these. For shards an index is built at first use and kept
+        in index_directory ($XDG_CACHE_HOME/shardwise), unless build=False. An index at a URL is
+        fetched into the same folder, and again when the server has another version. If the server
+        cannot be reached, a warning says so, and the last copy is used.
+    offline: use the copy of an index at a URL without asking its server.
     cache: a directory for shards that cannot be read in place (remote or compressed), with a budget
         of cache_bytes; or a ShardCache, which also says how URLs are fetched.
     access: "map" (samples are views of mapped shards), "read" (samples hold copies: for shards that
@@ -131,6 +144,7 @@ def open(
         "lazily": lazily,
         "index_directory": os.path.abspath(path_of(index_directory)) if index_directory else "",
         "columns": tuple(columns_of(columns)),
+        "offline": offline,
     }
     defaults = _defaults()
     given = ((name, value) for name, value in options.items() if value != defaults[name])

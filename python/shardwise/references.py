@@ -43,15 +43,19 @@ def _state(path: str) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _open(opening: tuple[Any, ...]) -> tuple[_core.Dataset, tuple[int, ...] | None]:
-    """Opens a dataset. Returns the state of its index file, or an older state."""
+def _open(
+    opening: tuple[Any, ...], fingerprint: bytes
+) -> tuple[_core.Dataset, tuple[int, ...] | None]:
+    """Opens a dataset, if possible with this fingerprint. Returns the state of its index file, or
+    an older state."""
     from . import opening as opener
 
     start = time.time_ns()
-    data = opener.open_as(opening)
+    data = opener.open_as(opening, fingerprint=fingerprint)
     state = _state(data.path)
     if state is not None and state[-1] > start - 2_000_000_000:
-        data = opener.open_as(opening)  # replaced before _state(), perhaps: open again
+        # Perhaps it was replaced before _state(): open it again.
+        data = opener.open_as(opening, fingerprint=fingerprint)
     return data, state
 
 
@@ -62,7 +66,7 @@ def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
         data = _opened.get(key)
         state = _states.get(data) if data is not None else None
     if data is None or _state(data.path) not in (None, state):
-        fresh, state = _open(opening)
+        fresh, state = _open(opening, fingerprint)
         found = fresh.fingerprint.encode()
         if found == fingerprint:
             data = fresh

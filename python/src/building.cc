@@ -25,6 +25,7 @@
 #include "shardwise/data/repack.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/index_cache.h"
 #include "shardwise/ingest/source_list.h"
 #include "shardwise/ingest/verify.h"
 #include "shardwise/order/sampler.h"
@@ -170,6 +171,16 @@ nb::object merge(const std::string& output, const std::vector<std::string>& part
                    output);
 }
 
+/// Returns the path of an index, which is fetched if `path` is its URL.
+std::string index_at(const std::string& path, const RemoteAccess& remote,
+                     const CancelToken& cancel) {
+  if (!names_an_index(path)) return path;  // opening it reports the error
+  IndexCacheOptions options;
+  options.build.remote = remote;
+  options.build.cancel = cancel;
+  return index_for(path, options);
+}
+
 nb::list verify(const std::string& path, bool full, std::optional<unsigned> threads,
                 nb::object progress, nb::object cache) {
   const auto fetchers = fetchers_of(cache);
@@ -181,7 +192,7 @@ nb::list verify(const std::string& path, bool full, std::optional<unsigned> thre
   const std::vector<Finding> findings = without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
     options.remote = make_remote_access(fetchers, nullptr, cancel);
-    const auto index = Index::open(path);
+    const auto index = Index::open(index_at(path, options.remote, cancel));
     std::vector<Finding> found;
     verify_shards(*index, options,
                   [&](std::uint64_t shard, const std::optional<std::string>& finding) {
@@ -296,7 +307,9 @@ bool next_row(QueryObject& self) {
 }
 
 nb::tuple query(const std::string& path, const std::string& sql) {
-  Query query = without_gil([&](const CancelToken&) { return Query(Index::open(path), sql); });
+  Query query = without_gil([&](const CancelToken& cancel) {
+    return Query(Index::open(index_at(path, make_remote_access(), cancel)), sql);
+  });
   nb::list rows;
   QueryObject object{std::make_unique<Query>(std::move(query))};
   const std::size_t columns = object.query->columns().size();

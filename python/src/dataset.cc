@@ -462,6 +462,11 @@ void add_datasets(nb::module_& module) {
           "These samples decoded, for torch's DataLoader: item i is a dict with a value for each "
           "column, or for each field by its kind. See Sample.decode().")
       .def_prop_ro(
+          "origin",
+          [](const DatasetObject& self) { return name_object(self.data.index().origin()); },
+          nb::sig("def origin(self) -> str"),
+          "URL from which the index was fetched; \"\" if it was opened by its path.")
+      .def_prop_ro(
           "is_view", [](const DatasetObject& self) { return self.data.is_view(); },
           "True if it is a view of some samples.")
       .def_prop_ro("columns", &column_names, "Names of the metadata columns of the index.")

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -27,7 +28,9 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
                    const CacheObject* cache, std::uint64_t max_open_shards, const std::string& root,
                    bool accept_times, bool allow_part, bool build, bool lazily,
                    const std::string& index_directory, const std::vector<std::string>& columns,
-                   std::optional<unsigned> threads, nb::object opening) {
+                   std::optional<unsigned> threads, bool offline,
+                   std::optional<std::pair<std::uint64_t, std::uint64_t>> fingerprint,
+                   nb::object opening) {
   Dataset::Options options;
   options.access = parse_access(access);
   if (cache != nullptr) {
@@ -43,6 +46,15 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   options.index_cache.build_missing = build;
   options.index_cache.directory = index_directory;
   options.index_cache.build.threads = threads;
+  options.index_cache.offline = offline;
+  if (fingerprint) {
+    options.index_cache.fingerprint = Hash128{fingerprint->first, fingerprint->second};
+  }
+  std::string unreached;  // set if the server of the index was not reached
+  options.index_cache.on_unreached = [&](const std::string& url, const std::string& reason) {
+    unreached = "the server of " + in_quotes(url) +
+                " was not reached, so the last copy of the index is used: " + reason;
+  };
   for (const std::string& column : columns) {
     options.index_cache.build.content.columns.push_back(parse_column(column));
   }
@@ -74,6 +86,9 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
                      "build it with shardwise.index(columns=...), or leave columns out");
     }
   }
+  if (!unreached.empty()) {
+    nb::module_::import_("warnings").attr("warn")(unreached, "stacklevel"_a = 3);
+  }
   if (!empty.empty()) {
     nb::list names;
     for (const std::string& name : empty) names.append(name_object(name));
@@ -87,7 +102,8 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
 void add_opening(nb::module_& module) {
   module.def("open_dataset", &open, "sources"_a, nb::kw_only(), "access"_a, "cache"_a.none(),
              "max_open_shards"_a, "root"_a, "accept_times"_a, "allow_part"_a, "build"_a, "lazily"_a,
-             "index_directory"_a, "columns"_a, "threads"_a.none(), "opening"_a.none(),
+             "index_directory"_a, "columns"_a, "threads"_a.none(), "offline"_a,
+             "fingerprint"_a.none(), "opening"_a.none(),
              nb::sig("def open_dataset(sources: collections.abc.Sequence[str], **options: "
                      "typing.Any) -> Dataset"),
              "Implements shardwise.open().");

@@ -60,6 +60,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     {"IndexCacheOptions::build", "", "columns="},
     {"IndexCacheOptions::build_missing", "--no-index-cache", "build=False"},
     {"IndexCacheOptions::directory", "--index-cache DIR", "index_directory="},
+    {"IndexCacheOptions::offline", "--offline", "offline=True"},
     {"Query::Limits::scratch_bytes", "--scratch-bytes", ""},
     {"ShardWriter::Options::replace", "", "replace=True"},
     {"Repacking::Options::restart", "--force", "restart=True"},

@@ -9,6 +9,7 @@
 #include "base/normal_path.h"
 #include "base/spelling.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "data/checked_segments.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
@@ -81,7 +82,10 @@ Dataset Dataset::open(const std::string& path, const Options& options) {
 Dataset Dataset::open_sources(const std::vector<std::string>& sources, const Options& options) {
   Index::Lookup lookup = lookup_of(options);
   IndexCacheOptions how;
-  if (!std::ranges::all_of(sources, names_an_index)) how = Impl::index_cache_of(options);
+  const auto is_local_index = [](const std::string& source) {
+    return !is_remote_url(source) && names_an_index(source);
+  };
+  if (!std::ranges::all_of(sources, is_local_index)) how = Impl::index_cache_of(options);
   how.on_sources = [&, before = std::move(how.on_sources)](const SourceList& list) {
     if (before) before(list);
     lookup.urls = list.shards;

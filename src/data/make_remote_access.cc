@@ -1,6 +1,7 @@
 #include "shardwise/data/make_remote_access.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "base/error_types.h"
@@ -11,6 +12,7 @@
 #include "index/offset_table.h"
 #include "ingest/remote_shards.h"
 #include "storage/cache_request.h"
+#include "storage/fetch_failure.h"
 #include "tar/tar_scanner.h"
 
 namespace shardwise {
@@ -75,6 +77,15 @@ class FetchedShards : public RemoteShards {
   State state(const std::string& url) override {
     const Fetcher::Stat file = fetchers_->stat({.url = url, .cancel = cancel_});
     return {file.size_bytes, file.validator, file.has_ranges};
+  }
+
+  std::optional<State> state_if_reached(const std::string& url, std::string& why) override try {
+    constexpr std::chrono::seconds kSoon{5};
+    const Fetcher::Stat file = fetchers_->stat({.url = url, .cancel = cancel_, .retry_for = kSoon});
+    return State{file.size_bytes, file.validator, file.has_ranges};
+  } catch (const NotReached& e) {
+    why = e.what();
+    return std::nullopt;
   }
 
   void read(const std::string& url, const State& state, std::uint64_t begin,

@@ -89,8 +89,8 @@ void require_copy(const Index& index, const Index::Shard& info, const std::strin
 void require_known_ranges(const Index& index, const Index::Shard& info) {
   if (!info.validator.empty() || index.content().hashes) return;
   throw Unsupported(
-      "cannot check single samples against the index: the shard's source sent no ETag and no "
-      "Last-Modified, and the index has no hashes",
+      "cannot check single samples against the index: it has no hashes, and no version of the "
+      "shard (ETag or Last-Modified)",
       in_quotes(redacted_url(info.path)),
       "give a cache (" + spelled("Dataset::Options::cache") +
           ") and choose another access, or index the shard with hashes (" +
@@ -153,6 +153,8 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
     const auto path = std::filesystem::weakly_canonical(info.path, error);
     request.source.url = error ? info.path : path.string();
     request.source.validator = local_validator(info.size_bytes, time_of(info));
+  } else if (info.validator.empty() && info.mtime_ns != 0) {
+    request.source.indexed_as = local_validator(info.size_bytes, info.mtime_ns);
   }
   request.admission.checked_as = info.header_hash;
   request.admission.check = [index, info](const std::string& path) {

@@ -18,6 +18,7 @@
 #include "index/index_files.h"
 #include "index/key_index.h"
 #include "index/offset_table.h"
+#include "index/origin.h"
 #include "index/remedies.h"
 #include "index/shard_places.h"
 #include "shardwise/base/hash.h"
@@ -32,6 +33,15 @@ std::string home_of(const std::string& path) {
   if (directory[0] == '/') return directory;
   const std::filesystem::path here = std::filesystem::current_path();
   return directory == "." ? here.string() : (here / directory).string();
+}
+
+/// Returns the URL from which an index in the directory `home` was fetched; empty if it was not
+/// fetched.
+std::string origin_in(const std::string& home) {
+  if (!is_fetched_folder(home)) return {};
+  if (const auto origin = read_origin(home)) return origin->url;
+  throw CorruptIndex("the URL of the fetched index is missing", in_quotes(home),
+                     "open the index by its URL");
 }
 
 std::string iso_time(std::int64_t ns) {
@@ -54,8 +64,11 @@ std::string to_string(const Index::Part& part) {
 /// An index with its two files, or made from claims (see claimed_index.h).
 struct Index::Impl {
   Impl(const std::string& index_path, const Index::Lookup& how)
-      : lookup(how), files(std::in_place, index_path), path(files->path()) {
-    places.emplace(files->catalogue(), home_of(path), how);
+      : lookup(how),
+        files(std::in_place, index_path),
+        path(files->path()),
+        origin(origin_in(home_of(path))) {
+    places.emplace(files->catalogue(), origin.empty() ? home_of(path) : origin, how);
     const TableHeader& header = files->header();
     finder = {files->hints(), files->directory(), header.hint_shift};
     num_samples = header.num_samples;
@@ -93,6 +106,7 @@ struct Index::Impl {
   std::optional<const ShardPlaces> places;
   std::optional<const detail::ClaimedNumbering> claims;
   const std::string path;
+  const std::string origin;
   detail::ShardFinder finder{};
   std::uint64_t num_samples = 0;
   std::uint64_t num_members = 0;
@@ -114,6 +128,7 @@ std::shared_ptr<const Index> Index::open(const std::string& path, const Index::L
 }
 
 const std::string& Index::path() const noexcept { return impl_->path; }
+const std::string& Index::origin() const noexcept { return impl_->origin; }
 const Index::Lookup& Index::lookup() const noexcept { return impl_->lookup; }
 std::uint64_t Index::size() const noexcept { return impl_->num_samples; }
 std::uint64_t Index::num_members() const noexcept { return impl_->num_members; }

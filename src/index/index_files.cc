@@ -13,8 +13,10 @@
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "index/origin.h"
 #include "index/remedies.h"
 #include "index/table_writer.h"
 #include "shardwise/base/hash.h"
@@ -22,6 +24,12 @@
 namespace shardwise {
 namespace fs = std::filesystem;
 IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
+  if (is_remote_url(path)) {
+    throw Unsupported("the index is at a URL, but its files are needed",
+                      in_quotes(redacted_url(path)),
+                      "download both files, and name the local index" +
+                          if_there("; or open it with ", "Dataset::open"));
+  }
   // Try again if a build ends between the two opens: it removes the old table, but then the new
   // catalogue exists.
   constexpr int kTries = 10;
@@ -220,7 +228,31 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
   }
 }
 
+namespace {
+
+/// Returns the URL of a shard of the index that was fetched from `index_url`.
+std::string url_in_fetched(const std::string& index_url, const std::string& url) {
+  if (is_remote_url(url)) return url;
+  const auto named = [&] { return in_quotes(url) + " in " + in_quotes(redacted_url(index_url)); };
+  if (is_command_url(url) || url.starts_with('/')) {
+    throw Unsupported(is_command_url(url) ? "an index from a URL names a command"
+                                          : "an index from a URL names a path on this machine",
+                      named(),
+                      "index shards in the folder of the index, or at URLs; or give the folder "
+                      "of its shards with " +
+                          spelled("Dataset::Options::root"));
+  }
+  if (("/" + url + "/").find("/../") != std::string::npos) {
+    throw InvalidArgument("the stored path of a shard leads out of the index's folder", named(),
+                          "build the index again");
+  }
+  return url_beside(index_url, url.starts_with("./") ? url.substr(2) : url);
+}
+
+}  // namespace
+
 std::string resolve_url(const std::string& home, const std::string& url) {
+  if (is_remote_url(home)) return url_in_fetched(home, url);
   if (is_fetched_url(url) || (!url.empty() && url[0] == '/')) return url;
   const std::string below = url.starts_with("./") ? url.substr(2) : url;
   return home == "/" ? "/" + below : home + "/" + below;

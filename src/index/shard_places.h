@@ -11,7 +11,7 @@ namespace shardwise {
 /// Maps the stored URLs of shards to their current locations. Immutable. Threads: any.
 class ShardPlaces {
  public:
-  /// @param home  folder of the index, absolute.
+  /// @param home  folder of the index, absolute; or its URL, if it was fetched.
   /// Errors: those of Index::open() with a root.
   ShardPlaces(const Catalogue& catalogue, std::string home, const Index::Lookup& lookup);
 

@@ -201,10 +201,13 @@ void TableWriter::finish(bool unique_keys,
   header_.segments_checksum = segments_hash_.digest().low;
   header_.header_checksum = table_header_checksum(header_);
   write_header();
+  path_ = table_of(index_path_, header_.header_checksum);
+}
+
+std::string table_of(std::string_view index_path, std::uint64_t checksum) {
   char name[kTableNameLength + 1];
-  std::snprintf(name, sizeof name, "%016llx",
-                static_cast<unsigned long long>(header_.header_checksum));
-  path_ = index_path_ + "." + name + std::string(kTableSuffix);
+  std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(checksum));
+  return std::string(index_path) + "." + name + std::string(kTableSuffix);
 }
 
 void TableWriter::commit() {

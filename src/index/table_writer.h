@@ -58,6 +58,9 @@ class TableWriter {
 inline constexpr std::string_view kTableSuffix = ".table";
 /// Number of hexadecimal digits of the checksum in the table's file name.
 inline constexpr std::size_t kTableNameLength = 16;
+/// Returns the path of the table with this header_checksum, for the index that is written to
+/// `index_path`.
+std::string table_of(std::string_view index_path, std::uint64_t checksum);
 
 /// Returns the value for TableHeader::header_checksum.
 std::uint64_t table_header_checksum(const TableHeader& header) noexcept;

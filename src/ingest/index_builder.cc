@@ -11,6 +11,7 @@
 #include "base/spelling.h"
 #include "base/text.h"
 #include "index/index_files.h"
+#include "index/origin.h"
 #include "ingest/build_inputs.h"
 #include "ingest/build_journal.h"
 #include "ingest/build_run.h"
@@ -36,7 +37,7 @@ void require_whole(const std::string& path, const CatalogueMeta& meta) {
 
 Rebuild as_built(const std::string& path, const BuildOptions& options) {
   Rebuild same{{}, options};
-  const IndexFiles files(path);
+  const IndexFiles files(path_to_write(path));
   const CatalogueMeta& meta = files.catalogue().meta();
   require_whole(path, meta);
   same.options.content = meta.summary.content;
@@ -53,7 +54,7 @@ Rebuild as_built(const std::string& path, const BuildOptions& options) {
 }  // namespace
 
 std::vector<std::string> index_sources(const std::string& path) {
-  const IndexFiles files(path);
+  const IndexFiles files(path_to_write(path));
   require_whole(path, files.catalogue().meta());
   return sources_from_here(files);
 }
@@ -72,13 +73,13 @@ SourceList read_index_sources(const std::string& path, const RemoteAccess& remot
 
 BuildReport build_index(const std::string& index_path, const std::vector<std::string>& shards,
                         const BuildOptions& options) {
-  const std::string path = behind_links(index_path);
+  const std::string path = path_to_write(index_path);
   return run_build(path, look_at_all(path, at_home(shards), options), options.content, options);
 }
 
 BuildPlan plan_index(const std::string& index_path, const std::vector<std::string>& shards,
                      const BuildOptions& options) {
-  const std::string path = behind_links(index_path);
+  const std::string path = path_to_write(index_path);
   BuildInputs inputs = look_at_all(path, at_home(shards), options);
   const BuildJournal journal(path, scan_options_hash(options.content), {.is_read_only = true});
   BuildPlan plan;

@@ -28,6 +28,8 @@
 #include "base/url.h"
 #include "index/catalogue.h"
 #include "index/offset_table.h"
+#include "ingest/fetched_index.h"
+#include "ingest/index_folder.h"
 #include "ingest/quick_check.h"
 #include "ingest/remote_shards.h"
 #include "ingest/shard_scan.h"
@@ -46,46 +48,22 @@ namespace fs = std::filesystem;
 // Building at first use, with any number of concurrent processes:
 //
 //   is_current()          without a lock: usually this costs only one look-up of each shard
-//   Place::take_turn()    waits for the lock on <name>.idx.lock
+//   IndexSlot::take_turn()  waits for the lock on <name>.idx.lock
 //   is_current()          again, because the previous holder has probably built the index
 //   build()               continues from the journal if an earlier process was killed
 //   remove_others_unused()
 //   note_use()            sets the lock file's time, at most once a day
-//
-// The lock file: A process may build or remove an index only while it holds the index's lock. The
-// file's content names the process that builds, and its time is the time of the index's last use.
-// After locking the file, a process calls has_name(), because the file may have been unlinked after
-// it was opened, and other processes may lock a new file. Only the holder of the lock unlinks the
-// file: remove() as its last step, or leave_nothing_empty() after a failed build that left no
-// files.
-//
-// Place::remove() tries to lock without waiting, and calls is_unused() again with the lock held. It
-// removes the catalogue first, because without a catalogue there is no index. If the process is
-// killed after that, the lock file still has its old time. The next build or removal of this name
-// then removes the other files. Processes that have opened the index can still read it.
 //
 // On file systems without locks, take_turn() lets every process build. Concurrent builds are safe
 // (build_run.cc): the build that finishes last determines the index.
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr std::string_view kPurpose = "a folder for indexes";
 constexpr std::string_view kIndexSuffix = ".idx";
-constexpr std::string_view kLockSuffix = ".lock";
-constexpr std::size_t kNameLength = 32;  // hexadecimal digits of a Hash128
-constexpr std::time_t kDaySeconds = std::time_t{24} * 60 * 60;
-constexpr std::time_t kUnusedSeconds = 30 * kDaySeconds;
-
 std::string instead() {
   return "run " + spelled("`shardwise index -o INDEX SOURCE`") +
          ", then give INDEX instead of the shards";
 }
-std::string name_folder() {
-  return "name another folder (" + spelled("IndexCacheOptions::directory") + "), or " + instead();
-}
-
 bool has_any(const std::string& text, std::string_view characters) {
   return text.find_first_of(characters) != std::string::npos;
 }
@@ -104,25 +82,6 @@ bool holds_an_index(const std::string& path) {
   if (is_named_like_a_shard(path) || is_named_like_a_descriptor(path)) return false;
   return shard_compression(bytes) == Compression::kNone &&
          !(got == sizeof first && tar::has_valid_checksum(first));
-}
-
-/// Returns the value of an environment variable if it is an absolute path.
-std::optional<std::string> folder_in(const char* variable) {
-  const char* const value = std::getenv(variable);
-  if (value == nullptr || value[0] != '/') return std::nullopt;
-  return value;
-}
-
-bool has_folder(const IndexCacheOptions& options) {
-  return !options.directory.empty() || folder_in("XDG_CACHE_HOME") || folder_in("HOME");
-}
-
-std::string folder_of(const IndexCacheOptions& options) {
-  if (!options.directory.empty()) return normal_absolute_path(options.directory);
-  if (const auto cache = folder_in("XDG_CACHE_HOME")) return *cache + "/shardwise";
-  if (const auto home = folder_in("HOME")) return *home + "/.cache/shardwise";
-  throw InvalidArgument("no folder is known for the index that is built at first use",
-                        "neither XDG_CACHE_HOME nor HOME is set", name_folder());
 }
 
 /// Returns a shard, or an element of SourceList::sources, in a form that does not depend on the
@@ -204,140 +163,6 @@ bool is_current(const std::string& path, const std::vector<std::string>& shards,
   return false;
 }
 
-std::string this_process() {
-  char host[256] = {};
-  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
-  return "process " + std::to_string(::getpid()) + " on " + host;
-}
-
-/// One index in the folder. take_turn() gives this process the right to build it.
-class Place {
- public:
-  Place(const std::string& folder, const std::string& name)
-      : folder_(folder), path_(folder + "/" + name + std::string(kIndexSuffix)) {}
-
-  const std::string& path() const noexcept { return path_; }
-  std::string lock_path() const { return path_ + std::string(kLockSuffix); }
-
-  /// Waits until this process may build. The right ends when the returned file is closed or the
-  /// process ends.
-  /// Errors: Cancelled; errors of creating files.
-  File take_turn(const IndexCacheOptions& options) const {
-    constexpr std::chrono::milliseconds kLongestPause{100};
-    constexpr std::chrono::seconds kFirstWord{1}, kNextWord{10};
-    const Clock::time_point start = Clock::now();
-    Clock::time_point next_word = start + kFirstWord;
-    std::chrono::milliseconds pause{1};
-    for (;; pause = std::min(pause * 2, kLongestPause)) {
-      options.build.cancel.throw_if_cancelled();
-      File file = File::open_or_create(lock_path(), 0600);  // mode 0600: other users cannot lock it
-      switch (file.try_lock()) {
-        case FileLock::kUnsupported:
-          return file;
-        case FileLock::kTaken:
-          if (!file.has_name()) continue;  // the file was removed after it was opened
-          file.resize(0);
-          file.write_at(0, this_process());
-          return file;
-        case FileLock::kHeldByAnother:
-          break;
-      }
-      if (const auto now = Clock::now(); now >= next_word) {
-        next_word = now + kNextWord;
-        if (options.on_wait) {
-          options.on_wait(builder(file),
-                          std::chrono::duration_cast<std::chrono::milliseconds>(now - start));
-        }
-      }
-      std::this_thread::sleep_for(pause);
-    }
-  }
-
-  /// Removes a file at the path that is not an index, e.g. because its first bytes are damaged. All
-  /// files in this folder are indexes, and a build would refuse to replace the damaged one.
-  /// REQUIRES: take_turn() has returned.
-  /// Errors: InvalidArgument if a folder or a special file has this path.
-  void remove_what_is_no_index() const {
-    struct stat status {};
-    if (::stat(path_.c_str(), &status) == 0) {
-      if (!S_ISREG(status.st_mode)) {
-        throw InvalidArgument("the path of the index exists and is not a file", in_quotes(path_),
-                              "move or remove what has this path");
-      }
-      if (Catalogue::looks_like_one(path_)) return;
-    }
-    if (::unlink(path_.c_str()) != 0 && errno != ENOENT) {
-      throw_errno(errno, "cannot remove", path_);
-    }
-  }
-
-  /// Call this after a failed build. Removes the lock file if the build left neither an index nor a
-  /// journal.
-  /// REQUIRES: take_turn() has returned.
-  void leave_nothing_empty() const noexcept {
-    if (::access(path_.c_str(), F_OK) == 0 || ::access((path_ + ".journal").c_str(), F_OK) == 0) {
-      return;
-    }
-    ::unlink(lock_path().c_str());
-  }
-
-  /// Records that the index was used now. Never throws: without the record the index may be removed
-  /// early, and is then built again.
-  void note_use() const noexcept {
-    struct stat status {};
-    if (::stat(lock_path().c_str(), &status) != 0) return;
-    if (std::time(nullptr) - status.st_mtim.tv_sec < kDaySeconds) return;
-    ::utimensat(AT_FDCWD, lock_path().c_str(), nullptr, 0);
-  }
-
-  /// Removes other indexes that have not been used for long. Never throws, because a leftover only
-  /// costs disk space.
-  void remove_others_unused() const noexcept {
-    try {
-      for (const auto& entry : fs::directory_iterator(folder_)) {
-        const std::string name = entry.path().filename().string();
-        if (name.size() != kNameLength + kIndexSuffix.size() + kLockSuffix.size() ||
-            !is_hex(name.substr(0, kNameLength)) || !name.ends_with(kLockSuffix)) {
-          continue;
-        }
-        const Place other(folder_, name.substr(0, kNameLength));
-        if (other.path() != path_ && other.is_unused()) other.remove();
-      }
-    } catch (const std::exception&) {
-      // A leftover only costs disk space.
-    }
-  }
-
- private:
-  static std::string builder(const File& file) {
-    std::string text(512, '\0');
-    text.resize(file.read_at(0, text.data(), text.size()));
-    return text.empty() ? "another process" : text;
-  }
-
-  bool is_unused() const {
-    struct stat status {};
-    return ::stat(lock_path().c_str(), &status) == 0 &&
-           std::time(nullptr) - status.st_mtim.tv_sec > kUnusedSeconds;
-  }
-
-  void remove() const {
-    File file = File::open_or_create(lock_path(), 0600);  // mode 0600: other users cannot lock it
-    if (file.try_lock() != FileLock::kTaken || !file.has_name() || !is_unused()) return;
-    ::unlink(path_.c_str());  // first, because without a catalogue there is no index
-    const std::string start = fs::path(path_).filename().string() + ".";
-    for (const auto& entry : fs::directory_iterator(folder_)) {
-      const std::string name = entry.path().filename().string();
-      if (name.starts_with(start) && entry.path() != lock_path()) ::unlink(entry.path().c_str());
-    }
-    // Last, because another process may build once the lock file is gone.
-    ::unlink(lock_path().c_str());
-  }
-
-  const std::string folder_;
-  const std::string path_;
-};
-
 void check_claims(const std::string& path, const SourceList& sources) {
   if (sources.descriptors.empty()) return;
   const std::shared_ptr<const Index> index = Index::open(path);
@@ -346,26 +171,14 @@ void check_claims(const std::string& path, const SourceList& sources) {
   }
 }
 
-/// Calls `call`, which creates files in the folder. If it throws, the error also explains how to
-/// choose another folder.
-template <class Call>
-auto in_folder(const Call& call) {
-  try {
-    return call();
-  } catch (const Error& e) {
-    if (e.code() == ErrorCode::kCancelled) throw;
-    throw_error(e.code(), std::string(e.what()) + "; or " + name_folder());
-  }
-}
-
-void build(const Place& place, const SourceList& sources, const BuildOptions& how,
+void build(const IndexSlot& slot, const SourceList& sources, const BuildOptions& how,
            const IndexCacheOptions& options) {
   if (options.on_build) {
-    const BuildPlan plan = plan_index(place.path(), sources.shards, how);
-    options.on_build(place.path(), remote_reading(plan, sources, how.remote));
+    const BuildPlan plan = plan_index(slot.path(), sources.shards, how);
+    options.on_build(slot.path(), remote_reading(plan, sources, how.remote));
   }
-  const BuildReport report = build_index(place.path(), sources.shards, how);
-  if (options.on_built) options.on_built(place.path(), sources, report);
+  const BuildReport report = build_index(slot.path(), sources.shards, how);
+  if (options.on_built) options.on_built(slot.path(), sources, report);
 }
 
 /// Returns the options of a build in the folder. Makes the paths of `sources` absolute.
@@ -387,7 +200,7 @@ std::string index_of_sources(const std::vector<std::string>& names,
             spelled("IndexCacheOptions::build_missing") + ")",
         names.empty() ? "" : in_quotes(without_secrets(names.front())), instead());
   }
-  const std::string folder = folder_of(options);
+  const std::string folder = index_folder(options);
   SourceList sources = read_sources(names, options.build.remote);
   if (options.on_sources) options.on_sources(sources);
   BuildOptions how = build_of(sources, options);
@@ -395,32 +208,32 @@ std::string index_of_sources(const std::vector<std::string>& names,
   for (const WidsDescriptor& descriptor : sources.descriptors) {
     check_remote_sizes(descriptor, how.remote);
   }
-  const Place place(folder, name_of(sources, how.content));
-  if (::access(folder.c_str(), F_OK) == 0) require_own_directory(folder, kPurpose);
-  if (!is_current(place.path(), sources.shards, how)) {
-    in_folder([&] { make_directories(folder); });
-    require_own_directory(folder, kPurpose);
-    const File turn = in_folder([&] { return place.take_turn(options); });
-    if (!is_current(place.path(), sources.shards, how)) {
+  const IndexSlot slot(folder, name_of(sources, how.content));
+  require_own_index_folder(folder);
+  if (!is_current(slot.path(), sources.shards, how)) {
+    make_index_folder(folder);
+    const File turn = in_index_folder([&] { return slot.take_turn(options); });
+    if (!is_current(slot.path(), sources.shards, how)) {
       try {
-        place.remove_what_is_no_index();
-        build(place, sources, how, options);
+        slot.remove_what_is_no_index();
+        build(slot, sources, how, options);
       } catch (...) {
-        place.leave_nothing_empty();
+        slot.leave_nothing_empty();
         throw;
       }
-      place.remove_others_unused();
+      slot.remove_others_unused();
     }
   }
-  place.note_use();
-  check_claims(place.path(), sources);
-  return place.path();
+  slot.note_use();
+  check_claims(slot.path(), sources);
+  return slot.path();
 }
 
 }  // namespace
 
 bool names_an_index(const std::string& named) {
   const std::string name = at_home(named);
+  if (detail::is_index_url(name)) return true;
   if (name == "-" || name.starts_with('@') || is_fetched_url(name)) return false;
   struct stat status {};
   if (::stat(name.c_str(), &status) == 0) {
@@ -434,6 +247,7 @@ bool names_an_index(const std::string& named) {
 
 std::string index_for(const std::string& named, const IndexCacheOptions& options) {
   std::string name = at_home(named);
+  if (detail::is_index_url(name)) return detail::fetched_index(name, options);
   return names_an_index(name) ? name : index_of_sources({name}, options);
 }
 
@@ -451,17 +265,17 @@ std::string index_for(const std::vector<std::string>& sources, const IndexCacheO
 
 std::optional<std::string> detail::find_current_index(SourceList sources,
                                                       const IndexCacheOptions& options) {
-  if (!has_folder(options)) return std::nullopt;
-  const std::string folder = folder_of(options);
+  if (!has_index_folder(options)) return std::nullopt;
+  const std::string folder = index_folder(options);
   BuildOptions how = build_of(sources, options);
-  const Place place(folder, name_of(sources, how.content));
-  if (::access(place.path().c_str(), F_OK) != 0) return std::nullopt;
-  require_own_directory(folder, kPurpose);
+  const IndexSlot slot(folder, name_of(sources, how.content));
+  if (::access(slot.path().c_str(), F_OK) != 0) return std::nullopt;
+  require_own_index_folder(folder);
   if (how.remote) how.remote = remembering_states(how.remote, sources.shards);
-  if (!is_current(place.path(), sources.shards, how)) return std::nullopt;
-  place.note_use();
-  check_claims(place.path(), sources);
-  return place.path();
+  if (!is_current(slot.path(), sources.shards, how)) return std::nullopt;
+  slot.note_use();
+  check_claims(slot.path(), sources);
+  return slot.path();
 }
 
 BuildPlan::RemoteReading remote_reading(const BuildPlan& plan, const SourceList& sources,

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/spelling.h"
 #include "base/text.h"
+#include "index/origin.h"
 #include "ingest/build_run.h"
 #include "ingest/reusable_index.h"
 #include "ingest/stored_sources.h"
@@ -85,7 +86,7 @@ std::vector<std::string> common_sources(const std::string& path,
 
 BuildReport merge_indexes(const std::string& index_path, const std::vector<std::string>& parts,
                           const BuildOptions& options) {
-  const std::string path = behind_links(index_path);
+  const std::string path = path_to_write(index_path);
   if (parts.empty()) {
     throw InvalidArgument("no parts were given to merge", in_quotes(path), "give all parts");
   }

@@ -14,6 +14,7 @@
 #include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "index/origin.h"
 #include "ingest/build_run.h"
 #include "ingest/distinct_shards.h"
 #include "ingest/moved_shards.h"
@@ -178,7 +179,7 @@ bool descriptors_name_others(const std::vector<std::string>& words,
 BuildReport relocate_index(const std::string& index_path,
                            const std::vector<Relocation>& relocations,
                            const BuildOptions& options) {
-  const std::string path = behind_links(index_path);
+  const std::string path = path_to_write(index_path);
   BuildInputs inputs;
   inputs.old = std::make_unique<ReusableIndex>(path);
   const ReusableIndex& old = *inputs.old;

@@ -104,6 +104,11 @@ void RememberedStates::ask_for(std::span<const std::string> shards) {
 
 RemoteShards::~RemoteShards() = default;
 
+std::optional<RemoteShards::State> RemoteShards::state_if_reached(const std::string& url,
+                                                                  std::string& /*why*/) {
+  return state(url);
+}
+
 std::vector<std::string> RemoteShards::list(const std::string& url) {
   throw Unsupported("URLs of this scheme cannot be listed", in_quotes(redacted_url(url)),
                     "name the shards one by one");

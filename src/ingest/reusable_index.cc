@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "index/offset_table.h"
+#include "index/origin.h"
 
 namespace shardwise {
 
@@ -48,7 +49,7 @@ std::unique_ptr<ReusableIndex> open_old_index(const std::string& path) {
 
 detail::EarlierContent detail::earlier_content(const std::string& path) {
   try {
-    return {.content = Index::open(path)->summary().content};
+    return {.content = Index::open(path_to_write(path))->summary().content};
   } catch (const NotFound&) {
     return {};
   } catch (const CorruptIndex&) {

@@ -102,8 +102,10 @@ Inspection original(const Index& index, const Index::Shard& info, const VerifyOp
                       in_quotes(redacted_url(info.path)), "give VerifyOptions::remote");
   }
   const RemoteShards::State state = options.remote->state(info.path);
+  // A shard that was indexed as a local file has a time, and no version of a server.
+  const bool has_version = !info.validator.empty() || info.mtime_ns == 0;
   if ((state.size_bytes && *state.size_bytes != info.size_bytes) ||
-      state.validator != info.validator) {
+      (has_version && state.validator != info.validator)) {
     const auto version = [](std::optional<std::uint64_t> size_bytes, const std::string& validator) {
       return (size_bytes ? counted(*size_bytes, "byte") : "unknown size") + ", " +
              (validator.empty() ? "no version" : "version " + in_quotes(validator));

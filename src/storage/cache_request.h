@@ -19,7 +19,7 @@
 namespace shardwise::detail {
 
 /// A requested shard: its source and its version. CacheAccess::name_of() derives the shard's name
-/// in the cache from `url`, `compression` and `validator`.
+/// in the cache from `url`, `compression`, and `validator` or `indexed_as`.
 struct ShardSource {
   /// URL of a remote shard, or path of a local shard.
   std::string url;
@@ -29,6 +29,9 @@ struct ShardSource {
   /// The requested version: a Fetcher::Stat::validator or a local_validator(). Other versions are
   /// neither fetched nor taken from the cache. Empty means any version.
   std::string validator = {};
+  /// The local_validator() of the file that was indexed. If `validator` is empty, it is part of the
+  /// shard's name in the cache, so that a shard that was indexed again is not taken from there.
+  std::string indexed_as = {};
   /// Compression of the file at its source. The cache stores the file decompressed.
   Compression compression = Compression::kNone;
   std::optional<std::uint64_t> size_bytes = {};    ///< size in the cache, decompressed

@@ -309,7 +309,8 @@ std::string CacheAccess::name_of(const CacheRequest& request) {
   hasher.update(std::string_view("\0", 1));
   hasher.update(compression_name(request.source.compression));
   hasher.update(std::string_view("\0", 1));
-  hasher.update(request.source.validator);
+  const detail::ShardSource& source = request.source;
+  hasher.update(source.validator.empty() ? source.indexed_as : source.validator);
   return to_string(hasher.digest());
 }
 

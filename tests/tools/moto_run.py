@@ -189,3 +189,24 @@ with tempfile.TemporaryDirectory() as folder:
     print(f"{KEYS} keys listed in {Proxy.pages} pages, and one shard of them indexed: "
           f"{seconds:.2f} s")
     check(Proxy.pages == KEYS // 1000, f"{Proxy.pages} pages")
+
+    # A data set is one URL: an index of local files is uploaded to the folder of their copies.
+    local = f"{folder}/local"
+    os.mkdir(local)
+    for number in range(SHARDS):
+        with open(f"{local}/{number:03}.tar", "wb") as file:
+            file.write(shard(number))
+    run("index", "--hash", "-o", f"{local}/train.idx", local)
+    for name in sorted(os.listdir(local), reverse=True):  # the table before the catalogue
+        if not name.endswith(".tar"):
+            with open(f"{local}/{name}", "rb") as file:
+                s3.put_object("bucket", f"data/{name}", file.read())
+    Proxy.passed = 0
+    kept = ("--index-cache", f"{folder}/kept")
+    out, seconds = run("epoch", "s3://bucket/data/train.idx", "--cache", f"{folder}/one", *kept)
+    check(f"{SHARDS * SAMPLES} samples" in out and "proven" in out, out)
+    check(f"fetched {SHARDS} shards" in out, out)
+    out, _ = run("info", "s3://bucket/data/train.idx", *kept)
+    check("fetched from s3://bucket/data/train.idx\n" in out, out)
+    print(f"an index opened by its URL, and one epoch of it: {seconds:.1f} s, "
+          f"{Proxy.passed} requests")

@@ -74,9 +74,11 @@ Fetchers::Options::Moved parse_moved(const std::string& given) {
       "https://old/data=s3://bucket/data, or NEW alone to replace the folder of all shards");
 }
 
-/// Returns the common folder of all remote shards. Errors: wrong usage.
+/// Returns the common folder of all remote shards, or of an index that was fetched. Errors: wrong
+/// usage.
 std::string base_of(const Index& index) {
   if (std::string base = index.summary().url_base; !base.empty()) return base;
+  if (!index.origin().empty()) return index.origin().substr(0, index.origin().rfind('/') + 1);
   if (!urls_of(index).empty()) {
     throw CLI::ValidationError(
         "--url-base",
@@ -136,8 +138,10 @@ void say_what_is_tried_again(const std::string& url, const std::string& reason,
 std::vector<std::string> urls_of(const Index& index) {
   std::vector<std::string> urls;
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
-    if (std::string url = index.shard(shard).url; is_remote_url(url))
-      urls.push_back(std::move(url));
+    Index::Shard info = index.shard(shard);
+    // In an index that was fetched, a URL may be stored relative to that of the index.
+    std::string& url = is_remote_url(info.url) ? info.url : info.path;
+    if (is_remote_url(url)) urls.push_back(std::move(url));
   }
   return urls;
 }

@@ -26,7 +26,8 @@ void say_what_is_tried_again(const std::string& url, const std::string& reason,
 /// Returns true if the command has the option --quiet and it was given.
 bool is_quiet(const CLI::App& command);
 
-/// Returns the URLs of all remote shards, as stored in the index.
+/// Returns the URLs of all remote shards, as stored in the index. A relative path in an index that
+/// was fetched is completed.
 std::vector<std::string> urls_of(const Index& index);
 std::vector<std::string> urls_of(const MixedDataset& data);
 /// Checks the options for servers against the URLs of all remote shards. If no shard is at http or
@@ -38,7 +39,8 @@ void check_servers(const Fetchers::Options& fetching, const std::vector<std::str
 bool has_server_options(const Fetchers::Options& fetching);
 
 /// Completes the options for the shards of an index. A NEW of --url-base without OLD replaces the
-/// common folder of all remote shards of this index (Index::Summary::url_base).
+/// common folder of all remote shards of this index (Index::Summary::url_base), or the folder of
+/// the URL from which the index was fetched.
 /// @param index  path of the index; empty without an index, or for several.
 /// Errors: wrong usage; those of Index::open.
 Fetchers::Options fetching_of(Fetchers::Options fetching, const std::string& index);

@@ -13,11 +13,13 @@ class Option;
 
 namespace shardwise::tools {
 
-/// Options of an argument INDEX that may be a SOURCE instead, whose index is built at first use.
+/// Options of an argument INDEX that may be a SOURCE instead, whose index is built at first use, or
+/// a URL, whose index is fetched.
 /// Shared by all commands that read an index.
 struct FirstUse {
   std::string directory;  ///< --index-cache; empty means: the user's cache
   bool refused = false;   ///< --no-index-cache
+  bool offline = false;
   bool quiet = false;
   Fetchers::Options fetching = {};
   CancelToken cancel = {};  ///< if empty, the token of Ctrl-C is used
@@ -25,8 +27,9 @@ struct FirstUse {
 
 /// Adds the argument INDEX.
 CLI::Option* add_index_argument(CLI::App& command, std::string& index);
-/// Adds --quiet, --index-cache and --no-index-cache. Also adds the options of add_fetch_options(),
-/// unless the command has them, since a SOURCE may be a URL. `first_use` must outlive `command`.
+/// Adds --quiet, --index-cache, --no-index-cache and --offline. Also adds the options of
+/// add_fetch_options(), unless the command has them, since a SOURCE or an INDEX may be a URL.
+/// `first_use` must outlive `command`.
 void add_first_use_options(CLI::App& command, FirstUse& first_use);
 
 /// An index, and the current URLs of its shards (Index::Lookup::urls). There are no URLs if the
@@ -36,7 +39,7 @@ struct FoundIndex {
   std::vector<std::string> urls;
 };
 
-/// Finds the index `name`, or builds an index of the shards that `name` means, as index_for() does.
+/// Finds, fetches or builds the index that `name` means, as index_for() does.
 /// On standard error shows a progress bar, waits for another process that builds the index, and the
 /// result.
 /// Errors: those of index_for(); Interrupted.

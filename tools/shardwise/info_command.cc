@@ -74,6 +74,7 @@ void print_summary_json(const Index& index, const Index::Summary& summary, Outpu
   }
   const nlohmann::ordered_json json = {
       {"index", index.path()},
+      {"origin", without_secrets(index.origin())},
       {"shards", summary.num_shards},
       {"samples", summary.num_samples},
       {"members", summary.num_members},
@@ -152,6 +153,9 @@ void run(const InfoOptions& options, Output& out) {
     return;
   }
   out.print("index        {}\n", escaped(index->path()));
+  if (!index->origin().empty()) {
+    out.print("fetched from {}\n", escaped(redacted_url(index->origin())));
+  }
   out.print("samples      {}\n", human_count(summary.num_samples));
   out.print("shards       {}, {}\n", human_count(summary.num_shards),
             human_bytes(summary.shard_bytes));

@@ -125,6 +125,7 @@ constexpr OwnName kOwnNames[] = {
     {"on_bad", kText, "policies for bad members"},
     {"order", kObject, "the order's options"},
     {"order_known", kFlag, "the times at which the order needs each shard are known in advance"},
+    {"origin", kText, "URL from which the index was fetched; empty if it was not fetched"},
     {"other_files", kNumber, "files that are not named like a shard, an image or a sample"},
     {"part", kText, "I/N if the index is a part; empty for a whole index"},
     {"parts", kList, "data sets of the mixture"},

@@ -194,7 +194,7 @@ class SHARDWISE_EXPORT Index {
     friend bool operator==(const Lookup&, const Lookup&) = default;
   };
 
-  /// Opens the index at `path`.
+  /// Opens the index at `path`. Dataset::open() also opens an index at a URL.
   /// Errors: NotFound. CorruptIndex if it is damaged or not an index. VersionMismatch for another
   ///   format version; the remedy is to build it again.
   /// Errors: with a root, NotFound if the root is not a folder. Unsupported if the root or a shard
@@ -209,6 +209,9 @@ class SHARDWISE_EXPORT Index {
   ~Index();
 
   [[nodiscard]] const std::string& path() const noexcept;  ///< symbolic links resolved
+  /// The URL from which the index was fetched, without user, password and signature; empty if it
+  /// was not fetched. Relative paths of shards are then relative to this URL. See index_for().
+  [[nodiscard]] const std::string& origin() const noexcept;
   [[nodiscard]] const Lookup& lookup() const noexcept;
   [[nodiscard]] std::uint64_t size() const noexcept;  ///< samples
   [[nodiscard]] std::uint64_t num_members() const noexcept;

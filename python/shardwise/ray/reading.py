@@ -276,6 +276,8 @@ def _opened(source: Any, opening: dict[str, Any]) -> _core.Dataset:
     if opening.get("lazily"):
         refuse("lazily", True, "leave out lazily, because shardwise.ray needs an index")
     data = open_dataset(source, **opening)
+    if data.origin:
+        return data  # each node fetches the index, and requires this fingerprint
     path = os.path.abspath(data.path)
     kept = {name: value for name, value in opening.items() if name not in ("index_directory",)}
     return open_dataset(path, **(kept | {"build": False}))
@@ -297,9 +299,9 @@ def read(
 ) -> ray.data.Dataset:
     """A dataset of Ray Data: the samples of an index, as rows, in an order.
 
-    source: as for shardwise.open(), or a Dataset. Its index must be at the same path on every node;
-        if it is missing or differs there, the error names the node. opening: options of
-        shardwise.open(): with cache=, each node reads through its own shard cache.
+    source: as for shardwise.open(), or a Dataset. Its index must be at a URL, or at the same path
+        on every node; if it is missing or differs there, the error names the node. opening: options
+        of shardwise.open(): with cache=, each node reads through its own shard cache.
     where: an SQL condition; only samples for which it holds are read, and ordered.
     columns: names of the columns to read, by default all. Each field is a column of large_binary,
         null where a sample lacks it. Each metadata column of the index is a column of int64,

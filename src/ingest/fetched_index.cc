@@ -1,0 +1,370 @@
+#include "ingest/fetched_index.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/ascii.h"
+#include "base/error_types.h"
+#include "base/fault_point.h"
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/own_directory.h"
+#include "base/spelling.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "index/index_files.h"
+#include "index/offset_table.h"
+#include "index/origin.h"
+#include "index/table_writer.h"
+#include "ingest/index_folder.h"
+#include "ingest/remote_shards.h"
+#include "ingest/shard_url.h"
+
+namespace shardwise::detail {
+namespace fs = std::filesystem;
+
+// The copy of an index at a URL, in the folder <hash of the URL>.idx.fetched:
+//
+//   origin.json         names the current catalogue, and the version that the server stated for it
+//   <hash>.idx          a catalogue, named by the hash of its bytes
+//   NAME.<hash>.table   its offset table, under the name that the catalogue contains
+//   *.tmp               a file that is being fetched
+//
+// Step                                           if the process is killed before the next step
+// current()            compare with the server   nothing has changed
+// IndexSlot::take_turn(), current() again        the kernel frees the lock
+// fetch_catalogue()    AtomicFile                the file is not in use; a later fetch replaces it
+// fetch_table()        AtomicFile                as above; check_sections() finds a damaged one
+// check_sections()     both files together       as above
+// write_origin()       AtomicFile                the new version is current
+// remove_old()                                   a later fetch removes the files
+//
+// No file changes after it has its name. The version before the current one stays, so that workers
+// of a running job can open the version that the job uses.
+
+namespace {
+
+constexpr std::string_view kCatalogueSuffix = ".idx";
+constexpr std::string_view kSqlite = "SQLite format 3";
+
+std::string upload_both() {
+  return "upload both files of the index, the table first and then the file that ends in .idx";
+}
+
+/// The index's two files at the server do not belong together. Fetching them again may help.
+class NotAPair : public CorruptIndex {
+  using CorruptIndex::CorruptIndex;
+};
+
+/// The copy of one index at a URL.
+class Copy {
+ public:
+  Copy(std::string url, const IndexCacheOptions& options)
+      : url_(std::move(url)),
+        shown_(in_quotes(redacted_url(url_))),
+        options_(options),
+        root_(index_folder(options)),
+        slot_(root_, name_of(url_)),
+        folder_(slot_.fetched_folder()) {}
+
+  std::string path();
+
+ private:
+  using State = RemoteShards::State;
+
+  static std::string name_of(const std::string& url) {
+    Hasher128 hasher;
+    hasher.update("an index at a URL");
+    hasher.update_u64(kIndexVersion);
+    hasher.update(unsigned_url(canonical_url(url)));
+    return to_string(hasher.digest());
+  }
+
+  std::string in_folder(const std::string& name) const { return folder_ + "/" + name; }
+  RemoteShards& remote() const {
+    if (options_.build.remote) return *options_.build.remote;
+    throw Unsupported("the index is at a URL, but no remote access was given", shown_,
+                      "give BuildOptions::remote");
+  }
+
+  /// Returns the origin of the current version. Returns nullopt if the folder has no version, or
+  /// the version is damaged.
+  std::optional<Origin> current() const;
+  /// Returns the path of a version with this fingerprint. Returns nullopt if the folder has no such
+  /// version.
+  std::optional<std::string> find(const Hash128& fingerprint) const;
+  std::string unreached(const std::optional<Origin>& kept, const std::string& why) const;
+  State state() const;
+  std::optional<State> state_if_reached(std::string& why) const;
+  bool is_same(const Origin& kept, const State& now) const {
+    return !now.validator.empty() && kept.validator == now.validator &&
+           now.size_bytes.value_or(kept.size) == kept.size;
+  }
+
+  std::string refresh(const State& now) const;
+  Origin fetch(const State& now) const;
+  Origin fetch_catalogue(const State& now) const;
+  void fetch_table(const CatalogueMeta& meta) const;
+  void read(const std::string& url, const State& state, File& file,
+            const std::function<void(std::string_view)>& see) const;
+  void remove_old(const Origin& now, const std::optional<Origin>& before) const;
+
+  const std::string url_;
+  const std::string shown_;
+  const IndexCacheOptions& options_;
+  const std::string root_;
+  const IndexSlot slot_;
+  const std::string folder_;
+};
+
+std::optional<Origin> Copy::current() const {
+  auto origin = read_origin(folder_);
+  if (!origin || !origin->index.ends_with(kCatalogueSuffix) ||
+      origin->index.find('/') != std::string::npos) {
+    return std::nullopt;
+  }
+  try {
+    const IndexFiles files(in_folder(origin->index));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return origin;
+}
+
+std::optional<std::string> Copy::find(const Hash128& fingerprint) const {
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(folder_, failed)) {
+    const std::string path = entry.path().string();
+    if (!path.ends_with(kCatalogueSuffix) || !entry.is_regular_file(failed)) continue;
+    try {
+      if (IndexFiles(path).catalogue().meta().summary.fingerprint == fingerprint) return path;
+    } catch (const Error&) {
+      // A file that a killed process left, or of another version.
+    }
+  }
+  return std::nullopt;
+}
+
+/// Returns the path of the copy, although its server was not asked.
+std::string Copy::unreached(const std::optional<Origin>& kept, const std::string& why) const {
+  if (!kept) {
+    throw NotFound("this machine has no copy of the index", shown_,
+                   "open it once without " + spelled("IndexCacheOptions::offline"));
+  }
+  slot_.note_use();
+  if (!why.empty() && options_.on_unreached) options_.on_unreached(redacted_url(url_), why);
+  return in_folder(kept->index);
+}
+
+Copy::State Copy::state() const try { return remote().state(url_); } catch (const NotFound& e) {
+  throw NotFound("no index is at this URL", shown_ + " (" + e.what() + ")",
+                 "check the URL; or " + upload_both());
+}
+
+/// Like state(), for an index of which the folder has a copy.
+std::optional<Copy::State> Copy::state_if_reached(std::string& why) const try {
+  return remote().state_if_reached(url_, why);
+} catch (const NotFound&) {
+  return state();  // throws the error
+} catch (const FetchError& e) {
+  throw FetchError(std::string(e.what()) + "; or use this machine's copy of the index (" +
+                   spelled("IndexCacheOptions::offline") + ")");
+}
+
+std::string Copy::path() {
+  require_own_index_folder(root_);
+  if (options_.fingerprint) {
+    if (const auto path = find(*options_.fingerprint)) {
+      slot_.note_use();
+      return *path;
+    }
+  }
+  const std::optional<Origin> kept = current();
+  if (options_.offline) return unreached(kept, "");
+  State now;
+  if (kept) {
+    std::string why;
+    const auto answer = state_if_reached(why);
+    if (!answer) return unreached(kept, why);
+    now = *answer;
+  } else {
+    now = state();
+  }
+  if (kept && is_same(*kept, now)) {
+    slot_.note_use();
+    return in_folder(kept->index);
+  }
+  make_index_folder(root_);
+  const File turn = in_index_folder([&] { return slot_.take_turn(options_); });
+  try {
+    std::string path = refresh(now);
+    slot_.remove_others_unused();
+    slot_.note_use();
+    return path;
+  } catch (...) {
+    slot_.leave_nothing_empty();
+    throw;
+  }
+}
+
+/// Fetches the index, unless another process has done so. REQUIRES: the slot's turn.
+std::string Copy::refresh(const State& seen) const {
+  const std::optional<Origin> before = current();
+  if (before && is_same(*before, seen)) return in_folder(before->index);
+  in_index_folder([&] { make_directory(folder_); });
+  State now = seen;
+  for (bool is_last = false;; is_last = true) {
+    try {
+      const Origin fetched = fetch(now);
+      in_index_folder([&] { write_origin(folder_, fetched); });
+      SHARDWISE_FAULT_POINT("fetched_index.current");
+      remove_old(fetched, before);
+      return in_folder(fetched.index);
+    } catch (const NotAPair&) {
+      if (is_last) throw;
+    } catch (const StaleIndex& e) {
+      if (is_last) {
+        throw StaleIndex("the index at the URL keeps changing", shown_ + " (" + e.what() + ")",
+                         "wait until both files are uploaded, then try again");
+      }
+    }
+    now = state();  // the index was probably replaced during the fetch
+  }
+}
+
+/// Fetches both files, and checks them completely.
+Origin Copy::fetch(const State& now) const {
+  Origin origin = fetch_catalogue(now);
+  const std::string path = in_folder(origin.index);
+  std::string table;
+  try {
+    {
+      const Catalogue catalogue(path);
+      const CatalogueMeta& meta = catalogue.meta();
+      const std::string_view owner = owner_of_table(meta.table_file);
+      if (owner.empty() || meta.table_file != table_of(owner, meta.table_checksum)) {
+        throw CorruptIndex("the index names a table that is not its own",
+                           shown_ + ", " + in_quotes(meta.table_file), "build the index again");
+      }
+      fetch_table(meta);
+      table = in_folder(meta.table_file);
+    }
+    IndexFiles(path).check_sections();
+  } catch (const VersionMismatch&) {
+    throw;
+  } catch (const CorruptIndex& e) {
+    if (!table.empty()) ::unlink(table.c_str());
+    throw NotAPair("the index at the URL is damaged, or its two files do not belong together",
+                   shown_ + " (" + e.what() + ")", upload_both());
+  }
+  return origin;
+}
+
+/// Fetches the catalogue, and gives it its name.
+Origin Copy::fetch_catalogue(const State& now) const {
+  Origin origin{.url = unsigned_url(url_), .index = {}, .validator = now.validator};
+  sweep_temporaries(in_folder("catalogue"));
+  return in_index_folder([&] {
+    AtomicFile file(in_folder("catalogue"), 0600);
+    Hasher128 hasher;
+    read(url_, now, file.file(), [&](std::string_view bytes) {
+      if (origin.size == 0 && !bytes.starts_with(kSqlite)) {
+        throw CorruptIndex("the file at the URL is not an index",
+                           shown_ + " (it begins with " + in_quotes(bytes.substr(0, 20)) + ")",
+                           "check the URL, and whether it leads to a page or a login");
+      }
+      hasher.update(bytes);
+      origin.size += bytes.size();
+    });
+    const Hash128 hash = hasher.digest();
+    origin.index = to_string(hash) + std::string(kCatalogueSuffix);
+    file.set_path(in_folder(origin.index));
+    file.commit();
+    return origin;
+  });
+}
+
+/// Fetches the table, unless the folder has it.
+void Copy::fetch_table(const CatalogueMeta& meta) const try {
+  const std::string path = in_folder(meta.table_file);
+  if (::access(path.c_str(), F_OK) == 0) return;
+  std::string url = url_beside(url_, meta.table_file);
+  // A signature may be valid for the whole folder. Other parameters select a version of the
+  // catalogue.
+  const std::size_t query = is_object_url(url_) ? std::string::npos : url_.find('?');
+  if (query != std::string::npos && unsigned_url(url_).find('?') == std::string::npos) {
+    url += url_.substr(query);
+  }
+  sweep_temporaries(path);
+  const State state = remote().state(url);
+  if (options_.on_fetch) options_.on_fetch(redacted_url(url_), state.size_bytes.value_or(0));
+  in_index_folder([&] {
+    AtomicFile file(path, 0600);
+    if (state.size_bytes) file.file().reserve(*state.size_bytes);
+    Progress progress{.num_bytes = state.size_bytes.value_or(0)};
+    std::uint64_t size = 0;
+    read(url, state, file.file(), [&](std::string_view bytes) {
+      size += bytes.size();
+      progress.bytes_done = size;
+      if (options_.build.progress) options_.build.progress(progress);
+    });
+    file.file().resize(size);
+    file.commit();
+  });
+} catch (const NotFound& e) {
+  throw NotAPair("the index's table is missing at the URL", shown_ + " (" + e.what() + ")",
+                 upload_both());
+}
+
+/// Reads the file at `url`, writes it, and passes its bytes to `see`.
+void Copy::read(const std::string& url, const State& state, File& file,
+                const std::function<void(std::string_view)>& see) const {
+  std::uint64_t offset = 0;
+  remote().read(url, state, 0, std::nullopt, [&](std::string_view bytes) {
+    options_.build.cancel.throw_if_cancelled();
+    see(bytes);
+    file.write_at(offset, bytes);
+    offset += bytes.size();
+    SHARDWISE_FAULT_POINT("fetched_index.bytes");
+  });
+}
+
+/// Removes all files but those of these two versions. Never throws: a leftover only costs disk
+/// space.
+void Copy::remove_old(const Origin& now, const std::optional<Origin>& before) const {
+  try {
+    std::set<std::string> needed{"origin.json"};
+    for (const Origin* const origin : {&now, before ? &*before : nullptr}) {
+      if (origin == nullptr) continue;
+      needed.insert(origin->index);
+      needed.insert(Catalogue(in_folder(origin->index)).meta().table_file);
+    }
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename().string();
+      if (needed.contains(name)) continue;
+      if (name.ends_with(".tmp")) {
+        sweep_temporary(entry.path().string());
+      } else {
+        ::unlink(entry.path().c_str());
+      }
+    }
+  } catch (const std::exception&) {
+    // The next fetch tries again.
+  }
+}
+
+}  // namespace
+
+bool is_index_url(std::string_view name) {
+  return is_remote_url(name) && to_lower(without_query(name)).ends_with(".idx");
+}
+
+std::string fetched_index(const std::string& url, const IndexCacheOptions& options) {
+  return Copy(url, options).path();
+}
+
+}  // namespace shardwise::detail
