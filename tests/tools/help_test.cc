@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 const std::vector<std::string> kCommands = {
-    "index", "merge", "info",    "ls",   "cat",  "verify", "query", "export", "pack",
+    "index", "merge", "attach", "info",    "ls",   "cat",  "verify", "query", "export", "pack",
     "cache", "order", "explain", "when", "plan", "epoch",  "help",  "version"};
 
 TEST(HelpTest, TheHelpCommandShowsWhatTheOptionDoes) {
