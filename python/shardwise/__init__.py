@@ -44,6 +44,7 @@ _give_signatures(Audit, Order, Sampler, ShardCache)
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
+    from .attaching import attach, detach, side_tables
     from .devices import DeviceBatch, DeviceCopier
     from .explaining import explain, when
     from .loader import ByLength, Epoch, Loader, LoaderStats, Mixup, torch_memory
@@ -59,6 +60,7 @@ _LATER = {
     "ranks": ["ranks"],
     "records": ["records"],
     "transforms": ["transforms"],
+    "attaching": ["attach", "detach", "side_tables"],
     "devices": ["DeviceBatch", "DeviceCopier"],
     "explaining": ["explain", "when"],
     "loader": ["ByLength", "Epoch", "Loader", "LoaderStats", "Mixup", "torch_memory"],
@@ -119,8 +121,10 @@ __all__ = [
     "StopGuard",
     "TarWriter",
     "__version__",
+    "attach",
     "columns",
     "decode_image",
+    "detach",
     "errors",
     "explain",
     "index",
@@ -131,6 +135,7 @@ __all__ = [
     "plan",
     "query",
     "ranks",
+    "side_tables",
     "torch_memory",
     "transforms",
     "update",
