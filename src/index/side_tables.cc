@@ -41,7 +41,8 @@ struct Listed {
 /// Errors: nlohmann::json::exception; InvalidArgument.
 std::vector<Listed> parse_list(std::string_view json) {
   std::vector<Listed> tables;
-  for (const nlohmann::json& entry : nlohmann::json::parse(json).at("tables")) {
+  const nlohmann::json list = nlohmann::json::parse(json);
+  for (const nlohmann::json& entry : list.at("tables")) {
     Listed& listed = tables.emplace_back();
     for_each_property(listed.table,
                       [&](const char* name, auto& value) { entry.at(name).get_to(value); });

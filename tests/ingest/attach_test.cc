@@ -377,7 +377,9 @@ bool in_child(int point, const Call& call) {
   }
   int status = 0;
   ::waitpid(pid, &status, 0);
-  if (WIFEXITED(status)) EXPECT_EQ(WEXITSTATUS(status), 0);
+  if (WIFEXITED(status)) {
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+  }
   return WIFEXITED(status);
 }
 
