@@ -41,14 +41,14 @@ def attach(
         another library with __arrow_c_stream__; or a mapping from the names of columns to
         sequences. Parquet and Arrow tables need pyarrow.
     on: the column that contains the keys of samples. Integers stand for their decimal digits.
-    name: of the side table; by default that of the file without its ending, or "table".
-    columns: columns to attach, as "column" or "name=column"; by default all. Names are in lower
+    name: of the side table. Default: that of the file without its ending, or "table".
+    columns: columns to attach, as "column" or "name=column"; default: all. Names are in lower
         case: letters, digits and _.
     sql_table: table of a SQLite file with several.
     replace: replace the side table of the same name.
 
-    Values are integers, floats, str, bytes or None. NaN becomes None, and a bool an integer. In a CSV
-    file, empty cells are None. A column is of integers or floats if all its cells are numbers,
+    Values are integers, floats, str, bytes or None. NaN becomes None, and a bool an integer. An empty
+    cell of CSV is None. A column is of integers or floats if all its cells are numbers,
     otherwise of str. A number with a needless leading zero, as 007, is a str.
 
     Raises InvalidArgument, e.g. for a repeated or missing key, or for a column that the index has

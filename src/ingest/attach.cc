@@ -48,7 +48,7 @@ bool is_number(std::string_view text) {
   return at == text.size();
 }
 
-/// What the cells of a CSV column are, in the order in which the wider kind is the greater one.
+/// The kind of a CSV cell or column. A wider kind is greater.
 enum class CellKind : std::uint8_t { kNull, kInteger, kReal, kText };
 
 /// Returns the kind of a cell, and sets `value` to its number.

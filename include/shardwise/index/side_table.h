@@ -34,8 +34,8 @@ struct SideTable {
     std::uint64_t num_rows_without_sample = 0;
     std::uint64_t num_samples = 0;
     std::uint64_t num_samples_without_row = 0;
-    std::string first_row_without_sample = {};  ///< its key; empty if there is none
-    std::string first_sample_without_row = {};  ///< its key; empty if there is none
+    std::string first_row_without_sample = {};  ///< key; empty if all rows match
+    std::string first_sample_without_row = {};  ///< key; empty if all samples match
 
     friend bool operator==(const Match&, const Match&) = default;
   };

@@ -20,9 +20,9 @@ namespace shardwise {
 ///
 /// @return  the numbers of rows and samples that do not match.
 /// Errors: NotFound; CorruptIndex. InvalidArgument, with the row or line, if a key is missing or
-///   repeated, if the index has a column or side table of the same name, or if the file is
-///   malformed. Mismatch if no row has the key of a sample. Unsupported for other files. An error
-///   changes nothing.
+///   repeated, or if the file is malformed. InvalidArgument if the index has a column or side table
+///   of the same name. Mismatch if no row has the key of a sample. Unsupported for other files. An
+///   error changes nothing.
 /// Files: the side tables are written to a temporary file, which then replaces `<index>.side`.
 /// Cost: O(rows), with memory for about 100,000 rows, and one bit for each sample.
 SHARDWISE_EXPORT SideTable::Match attach_table(const std::string& index, const std::string& file,
