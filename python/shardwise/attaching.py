@@ -31,7 +31,7 @@ def attach(
     sql_table: str = "",
     replace: bool = False,
 ) -> SideTable:
-    """Attaches the columns of a table to an index, by key: for where(), queries, batches and weights.
+    """Attaches the columns of a table to an index, by key, for where(), queries and batches.
 
     The columns are stored in a file beside the index, index + ".side". The index and the order of
     its samples stay as they are. A row belongs to the samples with its key, also after the index is
@@ -47,8 +47,8 @@ def attach(
     sql_table: table of a SQLite file with several.
     replace: replace the side table of the same name.
 
-    Values are integers, floats, str, bytes or None. NaN becomes None, and a bool an integer. An empty
-    cell of CSV is None. A column is of integers or floats if all its cells are numbers,
+    Values are integers, floats, str, bytes or None. NaN becomes None, and a bool an integer. In
+    CSV, an empty cell is None. A column is of integers or floats if all its cells are numbers,
     otherwise of str. A number with a needless leading zero, as 007, is a str.
 
     Raises InvalidArgument, e.g. for a repeated or missing key, or for a column that the index has
@@ -95,10 +95,13 @@ def side_tables(index: str | os.PathLike[str]) -> list[SideTable]:
 
 
 def _is_parquet(file: str) -> bool:
-    if not file.lower().endswith(_PARQUET):
+    if file.lower().endswith(_PARQUET):
+        return True
+    try:
         with open(file, "rb") as start:
             return start.read(4) == b"PAR1"
-    return True
+    except OSError:
+        return False  # attach_file() raises an error of the library
 
 
 def _arrow() -> Any:
@@ -144,9 +147,10 @@ def _frame(frame: Any, on: str) -> tuple[list[str], Any]:
 
     def values(name: str, begin: int) -> list[Any]:
         column = frame[name].iloc[begin : begin + _ROWS]
-        if column.dtype.kind in "iufb" and not column.hasnans:
-            return column.tolist()
-        return column.astype(object).where(column.notna(), None).tolist()
+        if column.dtype.kind not in "iufb" or column.hasnans:
+            column = column.astype(object).where(column.notna(), None)
+        listed: list[Any] = column.tolist()
+        return listed
 
     def portions(names: list[str]) -> _Portions:
         for begin in range(0, len(frame), _ROWS):

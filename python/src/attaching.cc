@@ -3,6 +3,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <deque>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,21 +137,22 @@ struct SideTableWriterObject {
 
   /// @param columns  lists of the same length: the keys, then each of the columns.
   void add(const nb::list& columns) {
+    std::vector<PyObject*> lists;
+    for (const nb::handle list : columns) {
+      if (!PyList_Check(list.ptr()) || PyList_Size(list.ptr()) != PyList_Size(columns[0].ptr())) {
+        throw InvalidArgument("the columns have different lengths", in_quotes(names[lists.size()]),
+                              "give each column one value for each row");
+      }
+      lists.push_back(list.ptr());
+    }
     Values values;
-    std::vector<MetadataValue> row(columns.size() - 1);
-    const std::size_t num_rows = nb::len(columns[0]);
-    for (std::size_t i = 0; i < num_rows; ++i) {
-      const auto at = [&](std::size_t column) {
-        const nb::handle list = columns[column];
-        if (!PyList_Check(list.ptr()) || nb::len(list) != num_rows) {
-          throw InvalidArgument("the columns have different lengths", in_quotes(names[column]),
-                                "give each column one value for each row");
-        }
-        return values.of(PyList_GetItem(list.ptr(), static_cast<Py_ssize_t>(i)), names[column]);
-      };
-      const MetadataValue key = at(0);
-      for (std::size_t column = 0; column < row.size(); ++column) row[column] = at(column + 1);
-      writer.add(key, row);
+    std::vector<MetadataValue> row(lists.size());
+    const Py_ssize_t num_rows = PyList_Size(lists.at(0));
+    for (Py_ssize_t i = 0; i < num_rows; ++i) {
+      for (std::size_t column = 0; column < row.size(); ++column) {
+        row[column] = values.of(PyList_GetItem(lists[column], i), names[column]);
+      }
+      writer.add(row[0], std::span(row).subspan(1));
       values.clear();
     }
   }

@@ -331,6 +331,34 @@ TEST_F(AttachTest, ReaderOfTheSpecificationReadsTheSame) {
   EXPECT_EQ(lines[6], "null");
 }
 
+/// tests/index/golden/tables.side was written by the first version.
+TEST_F(AttachTest, GoldenFileIsReadAndItsTablesAreWrittenAgain) {
+  const std::string golden =
+      test::read_file(test::source_dir() + "/tests/index/golden/tables.side");
+  write_file(index_ + ".side", golden);
+  const auto expect_values = [&] {
+    EXPECT_THAT(rows_of(index_, "SELECT whole, real, zip, text, score FROM samples"),
+                ElementsAre("1 0.5r '007' 'a,\"b\"' null", "null null null null null",
+                            "-3 1000r '12' xff 2.5r", "null null null null null",
+                            "null 2r '1' 'z' null", "null null null null -1r"));
+    Index::open(index_)->validate();
+  };
+  expect_values();
+  std::filesystem::remove(index_ + ".side");
+  attach_csv(
+      "id,Whole,real,zip,text\n"
+      "s000000,1,0.5,007,\"a,\"\"b\"\"\"\n"
+      "s000004,,2,1,z\n"
+      "s000002,-3,1e3,12,\xFF\n"
+      "other,5,,3,\n");
+  attach_csv("key,score\ns000005,-1\ns000002,2.5\n", {.key = "key", .name = "scores"});
+  expect_values();
+  const auto tables_in = [](const std::string& file) {
+    return file.substr(64, file.find("{\"tables\"") - 64);
+  };
+  EXPECT_EQ(tables_in(test::read_file(index_ + ".side")), tables_in(golden));
+}
+
 TEST(CsvReaderTest, PiecesAtTheEndOfTheBufferAreWhole) {
   const TempDir dir;
   // Cells of many lengths, so that all tokens come to lie at the end of a piece of 1 MiB.

@@ -102,7 +102,8 @@ def test_csv_as_the_module_csv_writes_it(index, tmp_path):
         with open(tmp_path / "t.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(
                 file,
-                quoting=dice.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+                # The module does not quote every cell that ends in CR.
+                quoting=csv.QUOTE_ALL if "\r" in "".join(cells) else csv.QUOTE_MINIMAL,
                 lineterminator=dice.choice(["\n", "\r\n"]),
             )
             writer.writerow(["key", "a"])
@@ -132,7 +133,7 @@ def test_columns_serve_views_weights_and_pickles(index):
     assert shardwise.open(index).fingerprint == plain.fingerprint
     assert shardwise.open(index).version != plain.version
     assert pickle.loads(pickle.dumps(data)).column("w") == [7, 8, 9]
-    order = shardwise.Order(sampler="resampled", weights="w")
+    order = shardwise.Order("resampled", weights="w")
     sampler = shardwise.Sampler(shardwise.open(index), order)
     assert 0 not in list(sampler)
     shardwise.detach(index, "table")
@@ -155,7 +156,7 @@ def test_wrong_tables(index, tmp_path):
     refused(InvalidArgument, "for SQLite files", TABLE, sql_table="t")
     refused(InvalidArgument, "cannot have the name 'a b'", {"key": ["k1"], "a b": [1]})
     refused(Mismatch, "the first key of the table is 'x'", {"key": ["x"], "a": [1]})
-    refused(NotFound, "", tmp_path / "none.csv")
+    refused(NotFound, "none.csv", tmp_path / "none.csv")
     refused(Unsupported, "local", tmp_path.as_posix().join(["s3://b", "x.csv"]))
     shardwise.attach(index, TABLE, on="key")
     refused(InvalidArgument, "side table of this name", TABLE)
