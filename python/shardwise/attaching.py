@@ -56,8 +56,11 @@ def attach(
 
     Cost: O(rows), with memory for some 100,000 rows.
 
-    >>> shardwise.attach("train.idx", "scores.csv", on="key")
-    >>> shardwise.open("train.idx", where="score > 0.5")
+    >>> scores = {"key": ["000007", "000008"], "score": [0.9, 0.4]}
+    >>> shardwise.attach("other.idx", scores, on="key").samples_without_row
+    398
+    >>> shardwise.open("other.idx", where="score > 0.5").column("score")
+    [0.9]
     """
     path = path_of(index)
     require("on", on, str, "name the column that contains the keys of samples")
