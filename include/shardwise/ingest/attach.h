@@ -8,16 +8,9 @@
 
 namespace shardwise {
 
-/// Attaches the table in `file` to an index: its columns become metadata columns of the index. See
-/// SideTable.
-///
-/// CSV (RFC 4180, with a header), TSV (a file that ends in .tsv or .tab) and SQLite are read. In a
-/// CSV column, empty cells are null. The others are integers if all of them are, or reals if all of
-/// them are numbers. Otherwise they are texts. A number with a needless leading zero, e.g. 007, is a
-/// text. The values of a SQLite file keep their types. Keys are compared as text.
-///
-/// Datasets that are open keep the side tables that they were opened with.
-///
+/// Attaches the table in `file` to an index; see SideTable. CSV (RFC 4180, with a header), TSV (a
+/// file that ends in .tsv or .tab) and SQLite are read. docs/side-tables.md has the rules of types.
+/// Datasets that are open do not see the table.
 /// @return  the numbers of rows and samples that do not match.
 /// Errors: NotFound; CorruptIndex. InvalidArgument, with the row or line, if a key is missing or
 ///   repeated, or if the file is malformed. InvalidArgument if the index has a column or side table
