@@ -24,6 +24,8 @@
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/index/query.h"
+#include "shardwise/index/side_table.h"
+#include "shardwise/ingest/attach.h"
 #include "shardwise/ingest/index_cache.h"
 #include "shardwise/ingest/index_export.h"
 #include "shardwise/ingest/relocate.h"

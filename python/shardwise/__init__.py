@@ -44,6 +44,7 @@ _give_signatures(Audit, Order, Sampler, ShardCache)
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from . import columns, ranks, records, transforms
+    from .attaching import attach, detach, side_tables
     from .batching import ByLength, Mixup
     from .decoded import DecodedDataset
     from .devices import DeviceBatch, DeviceCopier, torch_memory
@@ -64,6 +65,7 @@ _LATER = {
     "ranks": ["ranks"],
     "records": ["records"],
     "transforms": ["transforms"],
+    "attaching": ["attach", "detach", "side_tables"],
     "batching": ["ByLength", "Mixup"],
     "decoded": ["DecodedDataset"],
     "devices": ["DeviceBatch", "DeviceCopier", "torch_memory"],
@@ -132,8 +134,10 @@ __all__ = [
     "TarWriter",
     "__version__",
     "aspect_groups",
+    "attach",
     "columns",
     "decode_image",
+    "detach",
     "errors",
     "explain",
     "index",
@@ -145,6 +149,7 @@ __all__ = [
     "query",
     "ranks",
     "repack",
+    "side_tables",
     "torch_memory",
     "transforms",
     "update",

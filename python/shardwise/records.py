@@ -116,6 +116,27 @@ class BuildReport(NamedTuple):
     """Bytes of these rests."""
 
 
+class SideTable(NamedTuple):
+    """A side table of an index, and how its rows match the samples."""
+
+    name: str
+    """Its name."""
+    columns: list[str]
+    """Names of its columns in the index."""
+    num_rows: int
+    """Its rows."""
+    rows_without_sample: int
+    """Rows whose key no sample has."""
+    num_samples: int
+    """Samples in the index."""
+    samples_without_row: int
+    """Samples whose key no row has. They have None in the columns."""
+    first_row_without_sample: str
+    """Key of the first such row; empty if there is none."""
+    first_sample_without_row: str
+    """Key of the first such sample; empty if there is none."""
+
+
 class PackReport(NamedTuple):
     """The result of packing files."""
 

@@ -1,4 +1,5 @@
 #include "shardwise/data/dataset.h"
+#include "index/side_tables.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -300,11 +301,7 @@ nb::object info(const DatasetObject& self) {
 }
 
 std::vector<std::string> column_names(const DatasetObject& self) {
-  std::vector<std::string> names;
-  for (const Index::Column& column : self.data.index().content().columns) {
-    names.push_back(column.name);
-  }
-  return names;
+  return detail::metadata_columns(self.data.index());
 }
 
 /// Each text is followed by its length, so that different lists of texts give different bytes.
@@ -324,6 +321,7 @@ std::string version(const DatasetObject& self) {
     add_text(shard.content_hash ? to_string(*shard.content_hash) : "");
     hash.update_u64(shard.segment_checksum);
   }
+  for (const SideTable& table : index.side_tables()) hash.update_u64(table.checksum);
   return to_string(hash.digest());
 }
 
@@ -445,7 +443,8 @@ void add_datasets(nb::module_& module) {
       .def_prop_ro("version", &version,
                    "Identifies the exact content of the index: 32 hexadecimal digits over each "
                    "shard's size, time (unless accept_times) or server version, samples and "
-                   "metadata. An edited shard that is indexed again gives another version, "
+                   "metadata, and over its side tables. An edited shard that is indexed again "
+                   "gives another version, "
                    "possibly with the same fingerprint.")
       .def_prop_ro(
           "path", [](const DatasetObject& self) { return name_object(self.data.index().path()); },
@@ -469,7 +468,8 @@ void add_datasets(nb::module_& module) {
       .def_prop_ro(
           "is_view", [](const DatasetObject& self) { return self.data.is_view(); },
           "True if it is a view of some samples.")
-      .def_prop_ro("columns", &column_names, "Names of the metadata columns of the index.")
+      .def_prop_ro("columns", &column_names,
+                   "Names of the metadata columns of the index and its side tables.")
       .def("sample_keys", &sample_keys, "numbers"_a = nb::none(),
            nb::sig("def sample_keys(self, numbers: typing.Any = None) -> list[str]"),
            "Keys of these samples, by default of all. Opens no shard. Raises OutOfRange.\n\n"

@@ -27,6 +27,7 @@ NB_MODULE(_core, module) {
   add_explaining(module);
   add_sums(module);
   add_building(module);
+  add_attaching(module);
   add_writing(module);
   add_decoding(module);
   add_columns(module);

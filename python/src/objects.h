@@ -106,6 +106,7 @@ void add_opening(nanobind::module_& module);
 void add_samplers(nanobind::module_& module);
 void add_explaining(nanobind::module_& module);
 void add_sums(nanobind::module_& module);
+void add_attaching(nanobind::module_& module);
 void add_building(nanobind::module_& module);
 void add_caches(nanobind::module_& module);
 void add_writing(nanobind::module_& module);

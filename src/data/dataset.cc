@@ -16,6 +16,7 @@
 #include "data/field_sizes.h"
 #include "data/sample_access.h"
 #include "index/claimed_index.h"
+#include "index/side_tables.h"
 
 namespace shardwise {
 
@@ -53,22 +54,43 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
   return index;
 }
 
+/// Errors: NotFound; Unsupported without an index.
+detail::MetadataColumn column_of(const Index& index, const std::string& name) {
+  IndexAccess::require_records(index);
+  if (const auto column = detail::find_metadata_column(index, name)) return *column;
+  std::string names;
+  for (const std::string& other : detail::metadata_columns(index)) {
+    names += (names.empty() ? "" : ", ") + in_quotes(other);
+  }
+  throw NotFound("the index has no column " + in_quotes(name), in_quotes(index.path()),
+                 names.empty() ? "build it with " + spelled("`shardwise index --column FIELD`") +
+                                     ", or attach a table with " + spelled("`shardwise attach`")
+                               : "its columns are " + names);
+}
+
 /// The values of a metadata column. REQUIRES: `segments` outlives this object.
+/// Threads: one.
 class ColumnValues {
  public:
-  ColumnValues(detail::CheckedSegments& segments, std::uint32_t place)
-      : segments_(segments), place_(place) {}
+  /// Errors: those of column_of().
+  ColumnValues(detail::CheckedSegments& segments, const std::string& name)
+      : segments_(segments), column_(column_of(segments.index(), name)) {
+    if (column_.table != nullptr) rows_.emplace(*column_.table);
+  }
 
-  [[nodiscard]] Query::Value of(std::uint64_t number) const {
+  [[nodiscard]] Query::Value of(std::uint64_t number) {
     const Index& index = segments_.index();
     const std::uint64_t shard = index.shard_of(number);
     const auto in_shard = static_cast<std::uint32_t>(number - index.first_sample(shard));
-    return segments_.of(shard).value(place_, in_shard);
+    const SegmentView& segment = segments_.of(shard);
+    return rows_ ? rows_->value(segment.key(in_shard), column_.place)
+                 : segment.value(column_.place, in_shard);
   }
 
  private:
   detail::CheckedSegments& segments_;
-  const std::uint32_t place_;
+  const detail::MetadataColumn column_;
+  std::optional<detail::SideRows> rows_;
 };
 
 }  // namespace
@@ -389,21 +411,8 @@ std::vector<std::uint64_t> Dataset::shard_starts() const {
   return starts;
 }
 
-std::uint32_t Dataset::place_of(const std::string& column) const {
-  IndexAccess::require_records(*impl_->index);
-  const std::vector<Index::Column>& columns = impl_->index->content().columns;
-  const auto found = std::ranges::find(columns, column, &Index::Column::name);
-  if (found != columns.end()) return static_cast<std::uint32_t>(found - columns.begin());
-  std::string names;
-  for (const Index::Column& c : columns) names += (names.empty() ? "" : ", ") + in_quotes(c.name);
-  throw NotFound("the index has no column " + in_quotes(column), in_quotes(impl_->index->path()),
-                 names.empty()
-                     ? "build the index with " + spelled("`shardwise index --column FIELD`")
-                     : "its columns are " + names);
-}
-
 std::vector<double> Dataset::numbers(const std::string& column) const {
-  const ColumnValues values(*impl_->records(), place_of(column));
+  ColumnValues values(*impl_->records(), column);
   std::vector<double> numbers(size());
   for (std::uint64_t sample = 0; sample < numbers.size(); ++sample) {
     const Query::Value value = values.of(number_in_index(sample));
@@ -422,7 +431,7 @@ std::vector<double> Dataset::numbers(const std::string& column) const {
 
 std::vector<Query::Value> Dataset::values(const std::string& column,
                                           std::span<const std::uint64_t> samples) const {
-  const ColumnValues values(*impl_->records(), place_of(column));
+  ColumnValues values(*impl_->records(), column);
   std::vector<Query::Value> found;
   found.reserve(samples.size());
   for (const std::uint64_t sample : samples) found.push_back(values.of(number_in_index(sample)));

@@ -21,6 +21,7 @@
 #include "index/origin.h"
 #include "index/remedies.h"
 #include "index/shard_places.h"
+#include "index/side_tables.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise {
@@ -77,6 +78,7 @@ struct Index::Impl {
     const Index::Summary& summary = files->catalogue().meta().summary;
     content = summary.content;
     fingerprint = summary.fingerprint;
+    side = detail::SideTables(path, content.columns);
   }
   Impl(std::string descriptor, std::vector<detail::ClaimedShard> shards, const Hash128& numbering,
        const DefectPolicies& policies)
@@ -113,6 +115,7 @@ struct Index::Impl {
   std::uint64_t num_shards = 0;
   Index::Content content;
   Hash128 fingerprint;
+  detail::SideTables side;
 };
 
 Index::Index(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -185,6 +188,20 @@ Index::Shard Index::shard(std::uint64_t shard) const {
   return info;
 }
 
+std::string_view detail::key_of_sample(const Index& index, std::uint64_t sample) {
+  return index.impl_->records().table().unchecked_key(sample);
+}
+
+const detail::SideTables& detail::side_tables_of(const Index& index) noexcept {
+  return index.impl_->side;
+}
+
+std::vector<SideTable> Index::side_tables() const {
+  std::vector<SideTable> tables;
+  for (const auto& table : impl_->side.all()) tables.push_back(table->info());
+  return tables;
+}
+
 SegmentView detail::segment_of(const Index& index, std::uint64_t shard) {
   const Index::Impl& impl = *index.impl_;
   impl.require_shard(shard);
@@ -192,29 +209,9 @@ SegmentView detail::segment_of(const Index& index, std::uint64_t shard) {
   return files.segment(shard, files.catalogue().shard(shard).segment_checksum);
 }
 
-/// Calls `found` with the samples that have this key, ascending, until it returns false.
-template <class Found>
-void Index::for_each_with_key(std::string_view key, const Found& found) const {
-  const IndexFiles& files = impl_->records();
-  const std::uint64_t hash = hash64(key);
-  const auto entries = files.keys().find(hash);
-  if (!entries) files.damaged("the key section is wrong");
-  for (const std::uint64_t entry : *entries) {
-    const std::uint64_t sample = entry & KeyIndex::kSampleMask;
-    if (sample >= files.header().num_samples) files.damaged("a key entry is wrong");
-    const std::uint64_t shard = shard_of(sample);
-    const std::string_view stored = unchecked_key(shard, sample - first_sample(shard));
-    if (stored == key) {
-      if (!found(sample)) return;
-    } else if (!files.keys().matches(hash, stored)) {
-      files.damaged("shard " + std::to_string(shard) + ": a key has changed");
-    }
-  }
-}
-
 std::optional<std::uint64_t> Index::find(std::string_view key) const {
   std::optional<std::uint64_t> first;
-  for_each_with_key(key, [&](std::uint64_t sample) {
+  impl_->records().table().for_each_with_key(key, [&](std::uint64_t sample) {
     first = sample;
     return false;
   });
@@ -223,19 +220,12 @@ std::optional<std::uint64_t> Index::find(std::string_view key) const {
 
 std::vector<std::uint64_t> Index::find_all(std::string_view key) const {
   std::vector<std::uint64_t> samples;
-  for_each_with_key(key, [&](std::uint64_t sample) {
+  impl_->records().table().for_each_with_key(key, [&](std::uint64_t sample) {
     samples.push_back(sample);
     return true;
   });
   std::sort(samples.begin(), samples.end());
   return samples;
-}
-
-std::string_view Index::unchecked_key(std::uint64_t shard, std::uint64_t local) const {
-  const IndexFiles& files = impl_->records();
-  const auto key = SegmentView::find_key(files.segment_bytes(shard), local);
-  if (!key) files.damaged("shard " + std::to_string(shard) + ": a key lies outside its segment");
-  return *key;
 }
 
 Index::Summary Index::summary() const {
@@ -263,6 +253,7 @@ void Index::validate(const CancelToken& cancel,
     }
     if (progress) progress(first_sample(shard + 1));
   });
+  for (const auto& table : impl_->side.all()) table->validate();
 }
 
 void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes, std::int64_t mtime_ns) {

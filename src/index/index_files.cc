@@ -7,8 +7,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "base/assert.h"
-#include "base/bytes.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
@@ -46,121 +44,42 @@ IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
       }
     }
   }
-  check_table();
+  view_ = TableView(table_->bytes(),
+                    {"the index is damaged", in_quotes(table_path()), rebuild_remedy()});
+  const Index::Summary& summary = catalogue_->meta().summary;
+  const TableHeader& h = header();
+  if (h.header_checksum != catalogue_->meta().table_checksum ||
+      h.num_shards != summary.num_shards || h.num_samples != summary.num_samples ||
+      h.num_members != summary.num_members) {
+    damaged("the offset table belongs to another index");
+  }
 }
 
 std::string IndexFiles::table_path() const {
   return directory_of(path_) + "/" + catalogue_->meta().table_file;
 }
 
-void IndexFiles::damaged(std::string_view why) const {
-  throw CorruptIndex("the index is damaged",
-                     in_quotes(table_path()) + " (" + std::string(why) + ")", rebuild_remedy());
-}
-
-void IndexFiles::check_table() {
-  const std::string_view bytes = table_->bytes();
-  if (bytes.size() < sizeof(TableHeader) ||
-      std::memcmp(bytes.data(), kTableMagic, sizeof kTableMagic) != 0) {
-    damaged("the file is not an offset table");
-  }
-  header_ = reinterpret_cast<const TableHeader*>(bytes.data());
-  const TableHeader& h = *header_;
-  if (h.version != kIndexVersion) {
-    throw VersionMismatch("the offset table has format version " + std::to_string(h.version) +
-                              ", but this library reads version " + std::to_string(kIndexVersion),
-                          in_quotes(table_path()), rebuild_from_sources_remedy());
-  }
-  if (h.header_checksum != table_header_checksum(h)) damaged("the header's checksum is wrong");
-  const Index::Summary& summary = catalogue_->meta().summary;
-  if (h.header_checksum != catalogue_->meta().table_checksum ||
-      h.num_shards != summary.num_shards || h.num_samples != summary.num_samples ||
-      h.num_members != summary.num_members) {
-    damaged("the offset table belongs to another index");
-  }
-  // The header's checksum matches. But its writer may be hostile, or the file may be truncated.
-  constexpr std::uint64_t kMax = std::uint64_t{1} << 40;
-  if (h.file_bytes != bytes.size() || h.num_shards >= kMax || h.num_samples >= kMax ||
-      h.hint_shift > 40 || h.key_bucket_bits > 36 || h.directory_offset % 8 != 0 ||
-      h.hint_offset % 8 != 0 || h.keys_offset % 8 != 0) {
-    damaged("the sections do not fit into the file");
-  }
-  const std::uint64_t directory_bytes = (h.num_shards + 1) * sizeof(ShardEntry);
-  const std::uint64_t num_hints =
-      h.num_samples == 0 ? 0 : ((h.num_samples - 1) >> h.hint_shift) + 1;
-  const std::uint64_t hint_bytes = (num_hints + num_hints % 2) * sizeof(std::uint32_t);
-  const std::uint64_t key_bytes =
-      KeyIndex::num_words(h.key_bucket_bits, h.num_samples) * sizeof(std::uint64_t);
-  if (!range_fits(h.directory_offset, directory_bytes, bytes.size()) ||
-      !range_fits(h.hint_offset, hint_bytes, bytes.size()) ||
-      !range_fits(h.keys_offset, key_bytes, bytes.size())) {
-    damaged("the sections do not fit into the file");
-  }
-  const std::string_view directory = bytes.substr(h.directory_offset, directory_bytes);
-  const std::string_view hints = bytes.substr(h.hint_offset, hint_bytes);
-  if (hash64(hints, hash64(directory)) != h.directory_checksum) {
-    damaged("the directory's checksum is wrong");
-  }
-  directory_ = reinterpret_cast<const ShardEntry*>(directory.data());
-  hints_ = reinterpret_cast<const std::uint32_t*>(hints.data());
-  keys_ = KeyIndex(reinterpret_cast<const std::uint64_t*>(bytes.data() + h.keys_offset),
-                   h.key_bucket_bits, h.num_samples);
-
-  if (directory_[0].first_sample != 0 || directory_[0].first_member != 0 ||
-      directory_[h.num_shards].first_sample != h.num_samples ||
-      directory_[h.num_shards].first_member != h.num_members ||
-      directory_[h.num_shards].segment_offset > h.directory_offset) {
-    damaged("the directory is wrong");
-  }
-  for (std::uint64_t i = 0; i < h.num_shards; ++i) {
-    if (directory_[i].segment_offset % 8 != 0 ||
-        directory_[i].segment_offset > directory_[i + 1].segment_offset ||
-        directory_[i].first_sample > directory_[i + 1].first_sample ||
-        directory_[i].first_member > directory_[i + 1].first_member) {
-      damaged("the directory is wrong");
-    }
-  }
-  for (std::uint64_t i = 0; i < num_hints; ++i) {
-    const std::uint64_t sample = i << h.hint_shift;
-    if (hints_[i] >= h.num_shards || directory_[hints_[i]].first_sample > sample ||
-        directory_[hints_[i] + 1].first_sample <= sample) {
-      damaged("the hints are wrong");
-    }
-  }
-}
-
-std::string_view IndexFiles::segment_bytes(std::uint64_t shard) const noexcept {
-  SHARDWISE_ASSERT(shard < header_->num_shards);
-  const ShardEntry& entry = directory_[shard];
-  return table_->bytes().substr(entry.segment_offset,
-                                directory_[shard + 1].segment_offset - entry.segment_offset);
-}
-
 SegmentView IndexFiles::segment(std::uint64_t shard, std::uint64_t expected_checksum) const {
-  std::string why;
-  const std::string_view bytes = segment_bytes(shard);
-  const auto view = SegmentView::check(bytes, &why);
-  const std::string which = "shard " + std::to_string(shard) + ": ";
-  if (!view) damaged(which + why);
+  const SegmentView view = view_.segment(shard);
   SegmentHeader header;
-  std::memcpy(&header, bytes.data(), sizeof header);
-  const ShardEntry* entry = directory_ + shard;
+  std::memcpy(&header, segment_bytes(shard).data(), sizeof header);
+  const ShardEntry* entry = directory() + shard;
   if (header.checksum != expected_checksum ||
-      view->num_samples() != entry[1].first_sample - entry[0].first_sample ||
-      view->num_members() != entry[1].first_member - entry[0].first_member ||
-      view->num_columns() != catalogue_->meta().summary.content.columns.size() ||
-      view->has_member_hashes() != catalogue_->meta().summary.content.hashes) {
-    damaged(which + "the segment belongs to another index");
+      view.num_samples() != entry[1].first_sample - entry[0].first_sample ||
+      view.num_members() != entry[1].first_member - entry[0].first_member ||
+      view.num_columns() != catalogue_->meta().summary.content.columns.size() ||
+      view.has_member_hashes() != catalogue_->meta().summary.content.hashes) {
+    damaged("shard " + std::to_string(shard) + ": the segment belongs to another index");
   }
-  return *view;
+  return view;
 }
 
 void IndexFiles::check_sections(
     const std::function<void(std::uint64_t shard, const SegmentView& segment)>& check) const {
   catalogue_->validate();
-  if (!keys_.is_intact(header_->keys_checksum)) damaged("the key section's checksum is wrong");
+  if (!keys().is_intact(header().keys_checksum)) damaged("the key section's checksum is wrong");
   Hasher128 segments;
-  for (std::uint64_t shard = 0; shard < header_->num_shards; ++shard) {
+  for (std::uint64_t shard = 0; shard < header().num_shards; ++shard) {
     const Index::Shard row = catalogue_->shard(shard);
     const SegmentView view = segment(shard, row.segment_checksum);
     if (!view.fits_shard(row.expanded_bytes)) {
@@ -169,7 +88,7 @@ void IndexFiles::check_sections(
     if (check) check(shard, view);
     segments.update_u64(row.segment_checksum);
   }
-  if (segments.digest().low != header_->segments_checksum)
+  if (segments.digest().low != header().segments_checksum)
     damaged("the segments' checksum is wrong");
 }
 

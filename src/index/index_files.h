@@ -10,6 +10,7 @@
 #include "index/catalogue.h"
 #include "index/key_index.h"
 #include "index/offset_table.h"
+#include "index/table_view.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise {
@@ -23,14 +24,17 @@ class IndexFiles {
 
   const std::string& path() const noexcept { return path_; }
   const Catalogue& catalogue() const noexcept { return *catalogue_; }
-  const TableHeader& header() const noexcept { return *header_; }
-  const ShardEntry* directory() const noexcept { return directory_; }
-  const std::uint32_t* hints() const noexcept { return hints_; }
-  const KeyIndex& keys() const noexcept { return keys_; }
+  const TableView& table() const noexcept { return view_; }
+  const TableHeader& header() const noexcept { return view_.header(); }
+  const ShardEntry* directory() const noexcept { return view_.directory(); }
+  const std::uint32_t* hints() const noexcept { return view_.hints(); }
+  const KeyIndex& keys() const noexcept { return view_.keys(); }
   std::string table_path() const;
 
   /// Returns the bytes of a shard's segment, unverified. REQUIRES: shard < num_shards.
-  std::string_view segment_bytes(std::uint64_t shard) const noexcept;
+  std::string_view segment_bytes(std::uint64_t shard) const noexcept {
+    return view_.segment_bytes(shard);
+  }
   /// Returns a shard's segment after checking it completely. Errors: CorruptIndex.
   SegmentView segment(std::uint64_t shard, std::uint64_t expected_checksum) const;
 
@@ -42,18 +46,13 @@ class IndexFiles {
   void check_sections(
       const std::function<void(std::uint64_t shard, const SegmentView& segment)>& check = {}) const;
 
-  [[noreturn]] void damaged(std::string_view why) const;
+  [[noreturn]] void damaged(std::string_view why) const { view_.damaged(why); }
 
  private:
-  void check_table();
-
   std::string path_;
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<MappedFile> table_;
-  const TableHeader* header_ = nullptr;
-  const ShardEntry* directory_ = nullptr;
-  const std::uint32_t* hints_ = nullptr;
-  KeyIndex keys_;
+  TableView view_;
 };
 
 /// Returns the name of the index for which a table was written, or an empty text if `name` is not

@@ -7,6 +7,7 @@
 #include "base/url.h"
 #include "index/rows.h"
 #include "index/segment_of.h"
+#include "index/side_tables.h"
 #include "index/virtual_table.h"
 #include "shardwise/index/query.h"
 
@@ -85,7 +86,15 @@ struct SampleAt {
 struct SampleRow : SampleAt {
   static constexpr const char* kName = "samples";
   static constexpr bool kOneAPlace = true;
-  using SampleAt::SampleAt;
+  explicit SampleRow(QueryTables& all)
+      : SampleAt(all), num_own(all.index().content().columns.size()) {
+    for (const auto& table : detail::side_tables_of(all.index()).all()) {
+      for (std::uint32_t i = 0; i < table->info().columns.size(); ++i) {
+        side_columns.emplace_back(side_rows.size(), i);
+      }
+      side_rows.emplace_back(*table);
+    }
+  }
 
   static std::span<const TableColumn<SampleRow>> columns() {
     using R = const SampleRow&;
@@ -101,9 +110,8 @@ struct SampleRow : SampleAt {
     return kColumns;
   }
   static std::vector<std::string> more_columns(const Index& index) {
-    std::vector<std::string> names;
-    for (const Index::Column& column : index.content().columns)
-      names.push_back('"' + column.name + '"');
+    std::vector<std::string> names = detail::metadata_columns(index);
+    for (std::string& name : names) name = '"' + name + '"';
     return names;
   }
   static double rows_a_place(const Index&) { return 1; }
@@ -115,7 +123,11 @@ struct SampleRow : SampleAt {
   bool move_on() { return false; }
   std::int64_t row_id() const { return static_cast<std::int64_t>(sample); }
   void give_more(std::size_t column, sqlite3_context* to) const {
-    give_value(to, segment.value(static_cast<std::uint32_t>(column), in_shard));
+    if (column < num_own) {
+      return give_value(to, segment.value(static_cast<std::uint32_t>(column), in_shard));
+    }
+    const auto& [table, place] = side_columns[column - num_own];
+    give_value(to, side_rows[table].value(segment.key(in_shard), place));
   }
 
   std::uint64_t bytes() const {
@@ -123,6 +135,11 @@ struct SampleRow : SampleAt {
     for (const MemberRecord& member : members) bytes += member.size_bytes;
     return bytes;
   }
+
+  const std::size_t num_own;  // metadata columns of the index itself
+  mutable std::vector<detail::SideRows> side_rows;
+  // The other metadata columns: number in side_rows, and place in that table.
+  std::vector<std::pair<std::size_t, std::uint32_t>> side_columns;
 };
 
 struct MemberRow : SampleAt {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "index/offset_table.h"
 #include "shardwise/base/export.h"
@@ -28,6 +29,9 @@ struct ShardFinder {
     return shard;
   }
 };
+/// Returns the key of a sample. It checks only the bounds of what it reads.
+/// REQUIRES: sample < index.size(). Errors: CorruptIndex.
+SHARDWISE_EXPORT std::string_view key_of_sample(const Index& index, std::uint64_t sample);
 SHARDWISE_EXPORT ShardFinder shard_finder_of(const Index& index) noexcept;
 
 }  // namespace detail

@@ -159,9 +159,11 @@ std::string Statement::bytes(int column) const {
   return data == nullptr ? std::string() : std::string(data, size);
 }
 
-Database::Database(const char* name, std::string path, const char* vfs) : path_(std::move(path)) {
+Database::Database(const char* name, std::string path, const char* vfs, bool read_only)
+    : path_(std::move(path)) {
   const ForkSection section;
-  const int code = sqlite3_open_v2(name, &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, vfs);
+  const int access = read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+  const int code = sqlite3_open_v2(name, &db_, access | SQLITE_OPEN_NOMUTEX, vfs);
   if (code != SQLITE_OK) {
     sqlite3_close(db_);
     fail(nullptr, code, path_);
@@ -170,11 +172,20 @@ Database::Database(const char* name, std::string path, const char* vfs) : path_(
 
 Database Database::in_memory(const char* vfs) { return {":memory:", ":memory:", vfs}; }
 
+/// Names such as "file:x?mode=memory" and ":memory:" are special to SQLite. A name that begins with
+/// "/" or "./" is not.
+static std::string plain_name(const std::string& path) {
+  return path.starts_with('/') ? path : "./" + path;
+}
+
+Database Database::open_existing(const std::string& path) {
+  Database db(plain_name(path).c_str(), path, nullptr, true);
+  db.distrust();
+  return db;
+}
+
 Database Database::create(const std::string& path) {
-  // Names such as "file:x?mode=memory" and ":memory:" are special to SQLite. A name that begins
-  // with "/" or "./" is not.
-  const std::string name = path.starts_with('/') ? path : "./" + path;
-  Database db(name.c_str(), path);
+  Database db(plain_name(path).c_str(), path);
   db.execute("PRAGMA journal_mode = OFF");
   db.execute("PRAGMA synchronous = OFF");
   db.execute("PRAGMA locking_mode = EXCLUSIVE");
@@ -190,11 +201,7 @@ Database Database::over_bytes(std::string_view bytes, const std::string& path) {
   const auto size = static_cast<sqlite3_int64>(bytes.size());
   check(db.db_, sqlite3_deserialize(db.db_, "main", data, size, size, SQLITE_DESERIALIZE_READONLY),
         path);
-  sqlite3_db_config(db.db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
-  sqlite3_db_config(db.db_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
-  sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
-  db.execute("PRAGMA cell_size_check = ON");
+  db.distrust();
   constexpr int kOpcodes = 1000;  // 1,000 opcodes take much less than 1 ms
   sqlite3_progress_handler(
       db.db_, kOpcodes,
@@ -204,6 +211,15 @@ Database Database::over_bytes(std::string_view bytes, const std::string& path) {
       },
       nullptr);
   return db;
+}
+
+void Database::distrust() {
+  const ForkSection section;
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
+  sqlite3_db_config(db_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
+  execute("PRAGMA cell_size_check = ON");
 }
 
 Database::~Database() {

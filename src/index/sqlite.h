@@ -62,6 +62,8 @@ class Database {
   /// Opens an existing empty file for writing, without a journal. The caller must rename the file
   /// when it is complete.
   [[nodiscard]] static Database create(const std::string& path);
+  /// Opens a database of the user for reading. Its content is untrusted, as with over_bytes().
+  [[nodiscard]] static Database open_existing(const std::string& path);
   /// An empty database, for its functions and virtual tables.
   /// @param vfs  file system for temporary files; null means SQLite's default.
   [[nodiscard]] static Database in_memory(const char* vfs = nullptr);
@@ -79,9 +81,11 @@ class Database {
   Statement prepare(std::string_view sql) const { return Statement(db_, sql, path_); }
 
  private:
-  /// Opens the database with the SQLite name `name` for writing. It must not throw after the
-  /// connection was made.
-  Database(const char* name, std::string path, const char* vfs = nullptr);
+  /// Opens the database with the SQLite name `name`. It must not throw after the connection was
+  /// made.
+  Database(const char* name, std::string path, const char* vfs = nullptr, bool read_only = false);
+  /// Makes SQLite run no code of the schema, and check cells.
+  void distrust();
 
   sqlite3* db_ = nullptr;
   std::string path_;

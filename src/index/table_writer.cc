@@ -9,7 +9,6 @@
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/mapped_file.h"
-#include "base/spelling.h"
 #include "base/text.h"
 #include "index/shard_hints.h"
 
@@ -47,8 +46,8 @@ std::string_view bytes_of(const std::vector<T>& values) {
 class RepeatedKeys {
  public:
   RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory,
-               const CancelToken& cancel)
-      : path_(path), directory_(directory), cancel_(cancel) {}
+               const UniqueKeys& unique, const CancelToken& cancel)
+      : path_(path), directory_(directory), unique_(unique), cancel_(cancel) {}
 
   void see(std::uint64_t hash, std::uint64_t sample) {
     if (hash != hash_) {
@@ -59,21 +58,13 @@ class RepeatedKeys {
     run_.push_back(sample);
   }
 
-  /// Throws if any key occurs in two shards.
-  void finish(const std::function<std::string(std::uint64_t)>& shard_name) {
+  /// Throws if a key is repeated.
+  void finish() {
     check_run();
-    if (num_repeated_ == 0) return;
-    const auto place = [&](std::uint64_t sample) {
-      return "sample " + std::to_string(sample) + " in " + in_quotes(shard_name(shard_of(sample)));
-    };
-    const std::string others =
-        num_repeated_ == 1
-            ? std::string()
-            : " (and " + counted(num_repeated_ - 1, "more sample") + " with repeated keys)";
-    throw CorruptShard("the key " + in_quotes(key_) + " occurs in two shards" + others,
-                       place(first_) + " and " + place(second_),
-                       "rename the samples, leave a shard out, or index without " +
-                           spelled("Index::Content::unique_keys"));
+    if (repeated_.num_repeated == 0) return;
+    repeated_.first_segment = shard_of(repeated_.first);
+    repeated_.second_segment = shard_of(repeated_.second);
+    unique_.refuse(repeated_);
   }
 
  private:
@@ -110,25 +101,24 @@ class RepeatedKeys {
     for (const std::uint64_t sample : run_) {
       if (key_of(sample) != key_of(first)) {
         first = sample;
-      } else if (shard_of(sample) != shard_of(first) && num_repeated_++ == 0) {
-        key_ = key_of(sample);
-        first_ = first;
-        second_ = sample;
+      } else if (sample != first && (unique_.in_segment || shard_of(sample) != shard_of(first)) &&
+                 repeated_.num_repeated++ == 0) {
+        repeated_.key = key_of(sample);
+        repeated_.first = first;
+        repeated_.second = sample;
       }
     }
   }
 
   const std::string path_;
   const std::vector<ShardEntry>& directory_;
+  const UniqueKeys& unique_;
   const CancelToken& cancel_;
   std::uint64_t num_compared_ = 0;
   std::optional<MappedFile> table_;
   std::uint64_t hash_ = 0;
   std::vector<std::uint64_t> run_;  // samples whose key has this hash
-  std::uint64_t num_repeated_ = 0;
-  std::string key_;
-  std::uint64_t first_ = 0;
-  std::uint64_t second_ = 0;
+  RepeatedKey repeated_;
 };
 
 std::uint64_t table_header_checksum(const TableHeader& header) noexcept {
@@ -179,19 +169,17 @@ void TableWriter::write_directory() {
   header_.directory_checksum = hash64(bytes_of(hints), hash64(directory));
 }
 
-void TableWriter::finish(bool unique_keys,
-                         const std::function<std::string(std::uint64_t)>& shard_name,
-                         const CancelToken& cancel) {
+void TableWriter::finish(const UniqueKeys& unique, const CancelToken& cancel) {
   write_directory();
-  RepeatedKeys repeated(file_.temporary_path(), directory_, cancel);
+  RepeatedKeys repeated(file_.temporary_path(), directory_, unique, cancel);
   std::uint64_t num_seen = 0;
   header_.keys_offset = offset_;
   const WrittenKeys written =
       write_keys(file_.file(), offset_, keys_, [&](std::uint64_t hash, std::uint64_t sample) {
         if (++num_seen % kStepsBetweenLooks == 0) cancel.throw_if_cancelled();
-        if (unique_keys) repeated.see(hash, sample);
+        if (unique.refuse) repeated.see(hash, sample);
       });
-  if (unique_keys) repeated.finish(shard_name);
+  if (unique.refuse) repeated.finish();
   header_.key_bucket_bits = written.bucket_bits;
   header_.keys_checksum = written.checksum;
   offset_ = written.end;

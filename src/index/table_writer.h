@@ -15,6 +15,23 @@
 
 namespace shardwise {
 
+/// Two samples with the same key.
+struct RepeatedKey {
+  std::string key;
+  std::uint64_t first = 0;          ///< number of the first sample
+  std::uint64_t second = 0;         ///< number of the second sample
+  std::uint64_t first_segment = 0;  ///< number of the first sample's segment
+  std::uint64_t second_segment = 0;
+  std::uint64_t num_repeated = 0;  ///< samples whose key another sample before has
+};
+
+/// Whether keys of a table must be unique.
+struct UniqueKeys {
+  /// Called if a key is repeated, to throw an error. Empty means: keys may be repeated.
+  std::function<void(const RepeatedKey&)> refuse = {};
+  bool in_segment = false;  ///< a key must not be repeated within a segment either
+};
+
 /// Writes an offset table segment by segment, in shard order.
 /// Threads: one.
 class TableWriter {
@@ -26,11 +43,7 @@ class TableWriter {
   void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
 
   /// Writes the remaining sections and the header.
-  /// @param unique_keys  fail if a key occurs in two shards.
-  /// @param shard_name   returns a shard's name for the error of a repeated key.
-  void finish(bool unique_keys = false,
-              const std::function<std::string(std::uint64_t)>& shard_name = {},
-              const CancelToken& cancel = {});
+  void finish(const UniqueKeys& unique = {}, const CancelToken& cancel = {});
   /// Renames the file to its final name. It remains locked until it is closed, so that no other
   /// build removes it.
   void commit();

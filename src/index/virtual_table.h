@@ -333,10 +333,9 @@ class VirtualTable : public sqlite3_vtab {
     const auto number = static_cast<std::size_t>(column);
     if (number < columns.size()) {
       columns[number].give(row, to);
-    } else {
-      row.give_more(number - columns.size(), to);
+      return SQLITE_OK;
     }
-    return SQLITE_OK;
+    return guarded(row.tables, [&] { row.give_more(number - columns.size(), to); });
   }
 
   static int row_id(sqlite3_vtab_cursor* base, sqlite3_int64* out) {

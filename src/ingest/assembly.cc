@@ -3,8 +3,10 @@
 #include <ctime>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/fault_point.h"
 #include "base/private_file.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 
@@ -49,10 +51,27 @@ void Assembly::append(ShardPart& part) {
   urls_.push_back(row.url);
 }
 
+void Assembly::refuse_repeated(const RepeatedKey& repeated) const {
+  const auto place = [&](std::uint64_t sample, std::uint64_t shard) {
+    return "sample " + std::to_string(sample) + " in " + in_quotes(without_secrets(urls_[shard]));
+  };
+  const std::string others =
+      repeated.num_repeated == 1
+          ? std::string()
+          : " (and " + counted(repeated.num_repeated - 1, "more sample") + " with repeated keys)";
+  throw CorruptShard("the key " + in_quotes(repeated.key) + " occurs in two shards" + others,
+                     place(repeated.first, repeated.first_segment) + " and " +
+                         place(repeated.second, repeated.second_segment),
+                     "rename the samples, leave a shard out, or index without " +
+                         spelled("Index::Content::unique_keys"));
+}
+
 void Assembly::finish(const CancelToken& cancel) {
-  table_.finish(
-      summary_.content.unique_keys,
-      [&](std::uint64_t shard) { return without_secrets(urls_[shard]); }, cancel);
+  UniqueKeys unique;
+  if (summary_.content.unique_keys) {
+    unique.refuse = [&](const RepeatedKey& repeated) { refuse_repeated(repeated); };
+  }
+  table_.finish(unique, cancel);
   summary_.fields.clear();
   for (const auto& [name, field] : fields_) {
     catalogue_.add_field(field);

@@ -41,6 +41,9 @@ class Assembly {
   const Index::Summary& summary() const noexcept { return summary_; }
 
  private:
+  /// Throws CorruptShard.
+  void refuse_repeated(const RepeatedKey& repeated) const;
+
   TableWriter table_;
   CatalogueWriter catalogue_;
   std::vector<std::string> urls_;

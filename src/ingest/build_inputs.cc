@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "index/offset_table.h"
+#include "index/side_tables.h"
 #include "index/url_base.h"
 #include "ingest/moved_shards.h"
 #include "ingest/remote_shards.h"
@@ -68,6 +69,8 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
                             "give one of them another name: NAME=FIELD:JSONPATH");
     }
   }
+  // Opening them throws if a column of a side table has the name of a new column.
+  static_cast<void>(detail::SideTables(path, options.content.columns));
   const DefectPolicies& policies = options.content.policies;
   if (policies.damage == DefectPolicies::OnDefect::kKeep ||
       policies.no_field == DefectPolicies::OnDefect::kKeep ||

@@ -27,8 +27,9 @@ void write_table(std::uint32_t num_keys, bool unique_keys, const CancelToken& ca
   }
   TableWriter table(dir / "t.idx");
   table.append(builder.finish(), hashes);
-  table.finish(
-      unique_keys, [](std::uint64_t) { return "x.tar"; }, cancel);
+  UniqueKeys unique;
+  if (unique_keys) unique.refuse = [](const RepeatedKey&) {};
+  table.finish(unique, cancel);
 }
 
 TEST(TableWriterTest, SortingManyKeysStopsWhenItIsCancelled) {

@@ -23,8 +23,9 @@ TEST(ProgramTest, HelpAndVersionGoToStandardOutput) {
 }
 
 TEST(ProgramTest, EachCommandHasHelpWithAnExample) {
-  for (const char* command : {"index", "merge", "info", "ls", "cat", "verify", "query", "order",
-                              "explain", "when", "epoch", "export", "pack", "repack", "plan", "cache"}) {
+  for (const char* command :
+       {"index", "merge", "attach", "info", "ls", "cat", "verify", "query", "order", "explain",
+        "when", "epoch", "export", "pack", "repack", "plan", "cache"}) {
     const std::string help = shardwise_output({command, "--help"});
     EXPECT_THAT(help, HasSubstr("Example")) << command;
     EXPECT_THAT(help, HasSubstr(std::string("  shardwise ") + command)) << command;

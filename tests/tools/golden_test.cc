@@ -95,7 +95,7 @@ void run_all(std::vector<Step>& steps) {
   // Replace parts that differ between runs.
   for (const auto& [what, name] :
        {std::pair{R"(\b[0-9.]+ (s\n|s; the index|ms: ))", "TIME $1"},
-        std::pair{R"re("(seconds|built_at)":("[^"]*"|[0-9.e-]+))re", "\"$1\":TIME"},
+        std::pair{R"re("(seconds|built_at|attached_at)":("[^"]*"|[0-9.e-]+))re", "\"$1\":TIME"},
         std::pair{R"(\.[0-9a-f]{12}\.tmp)", ".RANDOM.tmp"},
         std::pair{R"(\.[0-9a-f]{16}\.table)", ".RANDOM.table"},
         std::pair{R"([0-9a-f]{32}\.idx)", "HASH.idx"}}) {

@@ -16,8 +16,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 const std::vector<std::string> kCommands = {
-    "index", "merge", "info",    "ls",   "cat",  "verify", "query", "export", "pack",
-    "repack", "cache", "order", "explain", "when", "plan", "epoch",  "help",  "version"};
+    "index",  "merge", "attach", "info",    "ls",   "cat",  "verify", "query", "export", "pack",
+    "repack", "cache", "order",  "explain", "when", "plan", "epoch",  "help",  "version"};
 
 TEST(HelpTest, TheHelpCommandShowsWhatTheOptionDoes) {
   EXPECT_EQ(shardwise_output({"help"}), shardwise_output({"--help"}));

@@ -211,6 +211,10 @@ TEST(JsonNamesTest, EachHasOneTypeInAllCommands) {
   all.run("cache verify", {"--remove", cache});
   all.run("cache prune", {cache, "--to", "1K", "--dry-run"});
   all.run("cache clear", {cache});
+  write_file(dir / "t.csv", "key,score\n1,5\n");
+  all.run("attach", {odd, dir / "t.csv", "--on", "key"});
+  all.run("attach", {odd});
+  all.run("info", {odd});
   all.run("version", {});
   std::filesystem::remove(dir / "in/a.tar");
   all.run("verify", {whole});

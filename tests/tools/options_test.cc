@@ -76,8 +76,8 @@ std::set<std::string> options_of(std::vector<std::string> command) {
 TEST(OptionNamesTest, WhatErrorsAdviseIsThere) {
   std::map<std::string, std::set<std::string>> commands;
   std::set<std::string> all;
-  for (const char* command : {"index", "merge", "info", "ls", "cat", "verify", "query", "export",
-                              "explain", "pack", "repack", "order", "epoch", "plan"}) {
+  for (const char* command : {"index", "merge", "attach", "info", "ls", "cat", "verify", "query",
+                              "export", "explain", "pack", "repack", "order", "epoch", "plan"}) {
     commands[command] = options_of({command});
     all.insert(commands[command].begin(), commands[command].end());
   }

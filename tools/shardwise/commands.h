@@ -12,6 +12,7 @@ namespace shardwise::tools {
 
 void add_index_command(CLI::App& program, Output& out);
 void add_merge_command(CLI::App& program, Output& out);
+void add_attach_command(CLI::App& program, Output& out);
 void add_info_command(CLI::App& program, Output& out);
 void add_ls_command(CLI::App& program, Output& out);
 void add_cat_command(CLI::App& program, Output& out);

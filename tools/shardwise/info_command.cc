@@ -72,6 +72,15 @@ void print_summary_json(const Index& index, const Index::Summary& summary, Outpu
     columns.push_back(
         {{"column", column.name}, {"field", column.field}, {"json_path", column.json_path}});
   }
+  nlohmann::ordered_json side_tables = nlohmann::ordered_json::array();
+  for (const SideTable& table : index.side_tables()) {
+    side_tables.push_back({{"side_table", table.name},
+                           {"columns", table.columns},
+                           {"source", table.source},
+                           {"on", table.key},
+                           {"rows", table.num_rows},
+                           {"attached_at", table.attached_at}});
+  }
   const nlohmann::ordered_json json = {
       {"index", index.path()},
       {"origin", without_secrets(index.origin())},
@@ -86,6 +95,7 @@ void print_summary_json(const Index& index, const Index::Summary& summary, Outpu
       {"built_at", summary.built_at},
       {"on_bad", to_string(summary.content.policies)},
       {"columns", std::move(columns)},
+      {"side_tables", std::move(side_tables)},
       {"hashes", summary.content.hashes},
       {"unique_keys", summary.content.unique_keys},
       {"part", summary.part ? to_string(*summary.part) : std::string()},
@@ -173,6 +183,12 @@ void run(const InfoOptions& options, Output& out) {
   for (const Index::Column& column : summary.content.columns) {
     out.print("column       {} from {}{}{}\n", column.name, escaped(column.field),
               column.json_path.empty() ? "" : ":", escaped(column.json_path));
+  }
+  for (const SideTable& table : index->side_tables()) {
+    out.print("side table   {} with {} by {}, from {}:", escaped(table.name),
+              counted(table.num_rows, "row"), escaped(table.key), escaped(table.source));
+    for (const std::string& column : table.columns) out.print(" {}", column);
+    out.print("\n");
   }
   if (const CompressedShards compressed = compressed_shards(*index); compressed.count > 0) {
     out.print("compressed   {}, which cannot be read in place\n",

@@ -32,6 +32,7 @@ int failed(Output& out, std::string_view text) {
 void add_commands(CLI::App& program, Output& out) {
   add_index_command(program, out);
   add_merge_command(program, out);
+  add_attach_command(program, out);
   add_info_command(program, out);
   add_ls_command(program, out);
   add_cat_command(program, out);
@@ -52,7 +53,7 @@ void add_commands(CLI::App& program, Output& out) {
   const auto group = [&](const char* title, std::initializer_list<const char*> names) {
     for (const char* name : names) program.get_subcommand(name)->group(title);
   };
-  group("Indexes", {"index", "merge", "info", "ls", "cat", "verify", "query", "export"});
+  group("Indexes", {"index", "merge", "attach", "info", "ls", "cat", "verify", "query", "export"});
   group("Shards", {"pack", "repack", "cache"});
   group("Orders and epochs", {"order", "explain", "when", "plan", "epoch", "token"});
   group("About the program", {"help", "version"});

@@ -61,6 +61,13 @@ std::vector<SchemaColumn> query_schema(const Index& index) {
                               "metadata from " + escaped(column.field) + path}) +
           1;
   }
+  for (const SideTable& table : index.side_tables()) {
+    for (const std::string& column : table.columns) {
+      end = schema.insert(end,
+                          {"samples", column, "any", "of the side table " + escaped(table.name)}) +
+            1;
+    }
+  }
   return schema;
 }
 

@@ -300,8 +300,6 @@ class SHARDWISE_EXPORT Dataset {
   inline Sample sample_at(std::uint64_t number) const;  // only for the source file
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;
-  /// The number of a metadata column in the index.
-  [[nodiscard]] std::uint32_t place_of(const std::string& column) const;
 
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<const Selection> selection_;  // null means all samples

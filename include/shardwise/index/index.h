@@ -13,6 +13,7 @@
 #include "shardwise/base/export.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/defect_policies.h"
+#include "shardwise/index/side_table.h"
 
 namespace shardwise {
 
@@ -22,6 +23,9 @@ namespace detail {
 struct IndexAccess;
 class SegmentView;
 SegmentView segment_of(const Index& index, std::uint64_t shard);
+class SideTables;
+const SideTables& side_tables_of(const Index& index) noexcept;
+std::string_view key_of_sample(const Index& index, std::uint64_t sample);
 struct ShardFinder;
 ShardFinder shard_finder_of(const Index& index) noexcept;
 }  // namespace detail
@@ -195,8 +199,9 @@ class SHARDWISE_EXPORT Index {
   };
 
   /// Opens the index at `path`. Dataset::open() also opens an index at a URL.
-  /// Errors: NotFound. CorruptIndex if it is damaged or not an index. VersionMismatch for another
-  ///   format version; the remedy is to build it again.
+  /// Errors: NotFound. CorruptIndex if it is damaged or not an index, or if its file of side tables
+  ///   is damaged. VersionMismatch for another format version; the remedy is to build it again.
+  /// Errors: InvalidArgument if a side table has a column of the same name as another column.
   /// Errors: with a root, NotFound if the root is not a folder. Unsupported if the root or a shard
   ///   is a URL. InvalidArgument if the path of a shard contains "..".
   /// Cost: O(1); with a root or urls, O(shards).
@@ -242,10 +247,13 @@ class SHARDWISE_EXPORT Index {
   [[nodiscard]] Summary summary() const;
   /// The options of the build; `columns` in the order of the tables.
   [[nodiscard]] const Content& content() const noexcept;
+  /// The side tables that were attached when the index was opened.
+  [[nodiscard]] std::vector<SideTable> side_tables() const;
   /// The first `limit` members that were left out, in shard order. Errors: CorruptIndex.
   [[nodiscard]] std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 
-  /// Reads and checks both files completely: every row, segment, directory and key entry.
+  /// Reads and checks both files and the side tables completely: every row, segment, directory and
+  /// key entry.
   /// @param progress  called after each shard.
   /// Errors: CorruptIndex. Cancelled.
   /// Cost: O(table + catalogue).
@@ -256,11 +264,10 @@ class SHARDWISE_EXPORT Index {
   friend struct detail::IndexAccess;
   friend detail::SegmentView detail::segment_of(const Index& index, std::uint64_t shard);
   friend detail::ShardFinder detail::shard_finder_of(const Index& index) noexcept;
+  friend std::string_view detail::key_of_sample(const Index& index, std::uint64_t sample);
+  friend const detail::SideTables& detail::side_tables_of(const Index& index) noexcept;
 
   struct Impl;
-  [[nodiscard]] std::string_view unchecked_key(std::uint64_t shard, std::uint64_t local) const;
-  template <class Found>
-  void for_each_with_key(std::string_view key, const Found& found) const;
   explicit Index(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

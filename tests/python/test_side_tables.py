@@ -1,0 +1,165 @@
+"""Side tables: what attach() reads, and where the columns appear."""
+
+from __future__ import annotations
+
+import csv
+import pickle
+import random
+import sqlite3
+
+import pytest
+import shardwise
+from shardwise.errors import InvalidArgument, Mismatch, NotFound, Unsupported
+
+
+@pytest.fixture
+def index(tmp_path):
+    """An index of the samples k0 to k9, with the field txt."""
+    with shardwise.TarWriter(tmp_path / "a.tar") as tar:
+        for i in range(10):
+            tar.write({"__key__": f"k{i}", "txt": str(i)})
+    path = tmp_path / "t.idx"
+    shardwise.index(path, tmp_path / "a.tar")
+    return path
+
+
+TABLE = {
+    "key": ["k1", "k3", "other"],
+    "i": [7, None, 1],
+    "r": [0.5, float("nan"), 2.0],
+    "t": ["007", "x", None],
+    "b": [True, False, None],
+}
+EXPECTED = [("k1", 7, 0.5, "007", 1), ("k3", None, None, "x", 0), ("k5", None, None, None, None)]
+
+
+def rows(index):
+    sql = "SELECT key, i, r, t, b FROM samples WHERE key IN ('k1', 'k3', 'k5')"
+    return shardwise.query(index, sql).rows
+
+
+def expect(index, report, name):
+    assert report == shardwise.side_tables(index)[0]
+    assert report[:6] == (name, ["i", "r", "t", "b"], 3, 1, 10, 8)
+    assert report.first_row_without_sample == "other" and report.first_sample_without_row == "k0"
+    assert rows(index) == EXPECTED
+
+
+def test_mappings(index):
+    expect(index, shardwise.attach(index, TABLE, on="key"), "table")
+
+
+def test_frames_of_pandas(index):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(TABLE)
+    expect(index, shardwise.attach(index, frame, on="key", name="f"), "f")
+    report = shardwise.attach(index, frame.set_index("key"), on="key", name="f", replace=True)
+    expect(index, report, "f")
+    frame["c"] = frame["t"].astype("category")
+    shardwise.attach(index, frame, on="key", columns=["c"], name="g")
+    assert shardwise.open(index).column("c", [1, 3, 5]) == ["007", "x", None]
+
+
+@pytest.mark.parametrize("kind", ["table", "parquet", "stream"])
+def test_arrow(index, tmp_path, kind):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pa.table({name: pa.array(values, from_pandas=True) for name, values in TABLE.items()})
+    if kind == "table":
+        expect(index, shardwise.attach(index, table, on="key"), "table")
+    elif kind == "parquet":
+        # Another order of the columns, and row groups of one row.
+        order = ["t", "b", "key", "r", "i"]
+        parquet.write_table(table.select(order), tmp_path / "p.parquet", row_group_size=1)
+        report = shardwise.attach(
+            index, tmp_path / "p.parquet", on="key", columns=["i", "r", "t", "b"]
+        )
+        expect(index, report, "p")
+    else:
+        reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(1))
+        expect(index, shardwise.attach(index, reader, on="key"), "table")
+
+
+def test_integer_keys_and_large_values(index, tmp_path):
+    with shardwise.TarWriter(tmp_path / "n.tar") as tar:
+        tar.write({"__key__": "17", "txt": "x"})
+    shardwise.index(index, tmp_path / "n.tar")
+    shardwise.attach(index, {"id": [17], "a": [2**70], "b": [b"\0x"], "c": ["a\0b"]}, on="id")
+    data = shardwise.open(index)
+    assert data.columns == ["a", "b", "c"]
+    assert [data.column(name)[0] for name in data.columns] == [str(2**70), b"\0x", b"a\0b"]
+
+
+def test_csv_as_the_module_csv_writes_it(index, tmp_path):
+    """Random cells with separators, quotes and line ends come back, in every dialect of the rule."""
+    dice = random.Random(3)
+    for attempt in range(200):
+        cells = [
+            "".join(dice.choice('ab,"\n\r \tx1é') for _ in range(dice.randrange(6)))
+            for _ in range(9)
+        ]
+        with open(tmp_path / "t.csv", "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(
+                file,
+                # The module does not quote every cell that ends in CR.
+                quoting=csv.QUOTE_ALL if "\r" in "".join(cells) else csv.QUOTE_MINIMAL,
+                lineterminator=dice.choice(["\n", "\r\n"]),
+            )
+            writer.writerow(["key", "a"])
+            writer.writerow(["k0", "text"])
+            writer.writerows([f"k{i + 1}", cell] for i, cell in enumerate(cells))
+        shardwise.attach(index, tmp_path / "t.csv", on="key", replace=True)
+        found = shardwise.open(index).column("a")
+        assert found == ["text", *(cell or None for cell in cells)], attempt
+
+
+def test_sqlite(index, tmp_path):
+    with sqlite3.connect(tmp_path / "t.db") as db:
+        db.execute("CREATE TABLE t (key, i, r, t, b)")
+        for row in zip(*TABLE.values()):
+            db.execute("INSERT INTO t VALUES (?, ?, ?, ?, ?)", row)
+    db.close()
+    expect(index, shardwise.attach(index, tmp_path / "t.db", on="key"), "t")
+
+
+def test_columns_serve_views_weights_and_pickles(index):
+    plain = shardwise.open(index)
+    shardwise.attach(index, {"k": [f"k{i}" for i in range(10)], "w": list(range(10))}, on="k")
+    assert plain.columns == []
+    data = shardwise.open(index, where="w >= 7")
+    assert data.column("w") == [7, 8, 9] and data.numbers("w").tolist() == [7, 8, 9]
+    assert data.fingerprint == plain[7:].fingerprint
+    assert shardwise.open(index).fingerprint == plain.fingerprint
+    assert shardwise.open(index).version != plain.version
+    assert pickle.loads(pickle.dumps(data)).column("w") == [7, 8, 9]
+    order = shardwise.Order("resampled", weights="w")
+    sampler = shardwise.Sampler(shardwise.open(index), order)
+    assert 0 not in list(sampler)
+    shardwise.detach(index, "table")
+    assert shardwise.open(index).columns == [] and data.column("w") == [7, 8, 9]
+    assert shardwise.side_tables(index) == []
+
+
+def test_wrong_tables(index, tmp_path):
+    def refused(error, text, table, **options):
+        with pytest.raises(error, match=text):
+            shardwise.attach(index, table, **{"on": "key", **options})
+
+    refused(InvalidArgument, "not valid: table", 7)
+    refused(InvalidArgument, "no column 'id'", TABLE, on="id")
+    refused(InvalidArgument, "two rows have the key 'k1'", {"key": ["k1", "k1"], "a": [1, 2]})
+    refused(InvalidArgument, "no key: row 2", {"key": ["k1", None], "a": [1, 2]})
+    refused(InvalidArgument, "different lengths", {"key": ["k1"], "a": [1, 2]})
+    refused(InvalidArgument, "unsupported type", {"key": ["k1"], "a": [object()]})
+    refused(InvalidArgument, "give a list", TABLE, columns="i")
+    refused(InvalidArgument, "for SQLite files", TABLE, sql_table="t")
+    refused(InvalidArgument, "cannot have the name 'a b'", {"key": ["k1"], "a b": [1]})
+    refused(Mismatch, "the first key of the table is 'x'", {"key": ["x"], "a": [1]})
+    refused(NotFound, "none.csv", tmp_path / "none.csv")
+    refused(Unsupported, "local", tmp_path.as_posix().join(["s3://b", "x.csv"]))
+    shardwise.attach(index, TABLE, on="key")
+    refused(InvalidArgument, "side table of this name", TABLE)
+    refused(InvalidArgument, "the index has a column 'i'", TABLE, name="other")
+    with pytest.raises(NotFound, match="its side tables are 'table'"):
+        shardwise.detach(index, "other")
