@@ -49,9 +49,9 @@ class PythonReducer final : public Reducer {
     }
     throw InvalidArgument("the ranks of the Reducer are not valid",
                           "rank " + std::to_string(rank_) + " of " + std::to_string(world_size_) +
-                              ", on its node " + std::to_string(local_rank_) + " of " +
+                              ", local rank " + std::to_string(local_rank_) + " of " +
                               std::to_string(local_world_size_),
-                          "number ranks from 0, and those of a node consecutively");
+                          "number the ranks from 0, and the ranks of each node consecutively");
   }
 
   [[nodiscard]] std::uint64_t rank() const noexcept override { return rank_; }

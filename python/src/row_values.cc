@@ -103,7 +103,7 @@ void write_bytes(const Buffer& buffer, const RowType& type, columns::Row& row) {
     return;
   }
   if (!type.shape || buffer.size_bytes() != row.bytes().size()) {
-    throw BadField("a row has another size than its column",
+    throw BadField("the size of a row differs from the size of the column's rows",
                    std::to_string(buffer.size_bytes()) + " bytes of " +
                        std::string(to_string(type.dtype)) +
                        (type.shape ? " instead of " + std::to_string(row.bytes().size()) : ""),
@@ -122,11 +122,11 @@ void write_array(nb::handle array, const RowType& type, columns::Row& row) {
   if (is_masked_array(array)) throw_masked(array);
   const Buffer buffer(array);
   if (!is_of_type(buffer, type.dtype)) {
-    throw InvalidArgument("a row has values of another type than its column",
+    throw InvalidArgument("the values of a row do not have the column's type",
                           "format '" + std::string(buffer.format()) + "' of " +
                               std::to_string(buffer.item_bytes()) + " bytes instead of " +
                               std::string(to_string(type.dtype)),
-                          "convert them, or declare the column with the values' type");
+                          "convert the values, or declare the column with the type of the values");
   }
   const std::vector<std::int64_t> shape = buffer.shape();
   if (!type.shape) {
@@ -183,9 +183,9 @@ nb::object as_array(nb::handle object, DType dtype) {
       nb::cast<std::size_t>(own.attr("size")) == 0;  // an empty list has NumPy's type float
   if (is_whole(dtype) && !is_empty &&
       nb::cast<std::string>(own.attr("dtype").attr("kind")) == "f") {
-    throw InvalidArgument("a row has values of another type than its column",
+    throw InvalidArgument("the values of a row do not have the column's type",
                           "floats instead of " + std::string(to_string(dtype)),
-                          "convert them, or declare the column with the values' type");
+                          "convert the values, or declare the column with the type of the values");
   }
   const std::string_view name = to_string(dtype);
   return numpy.attr("asarray")(object, nb::str(name.data(), name.size()));

@@ -120,14 +120,15 @@ nb::dict state_of(const IteratorObject& it) {
 template <class T>
 T entry(const nb::dict& state, const char* name) {
   if (!state.contains(name)) {
-    throw InvalidArgument("not a state of a sampler's iterator", "no entry " + std::string(name),
+    throw InvalidArgument("the dict is not a state of a sampler's iterator",
+                          "no entry " + std::string(name),
                           "give the complete state_dict() of the iterator");
   }
   T value{};
   const nb::object given = state[name];
   if (!nb::try_cast(given, value)) {
-    throw InvalidArgument("not a state of a sampler's iterator",
-                          "its " + std::string(name) + " is " + shown(given),
+    throw InvalidArgument("the dict is not a state of a sampler's iterator",
+                          "entry " + std::string(name) + " is " + shown(given),
                           "give the complete state_dict() of the iterator");
   }
   return value;

@@ -267,8 +267,8 @@ void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes, std:
   }
   if (mtime_ns != shard.mtime_ns && !shard.any_time) {
     throw StaleIndex("the shard changed since it was indexed",
-                     in_quotes(shard.path) + " (modified " + iso_time(mtime_ns) +
-                         ", indexed as of " + iso_time(shard.mtime_ns) + ")",
+                     in_quotes(shard.path) + " (modified " + iso_time(mtime_ns) + ", " +
+                         iso_time(shard.mtime_ns) + " when indexed)",
                      remedy + "; if the shard was only copied, accept the new time with " +
                          spelled("Dataset::Options::accept_times"));
   }

@@ -205,9 +205,8 @@ std::string SegmentBuilder::finish() const {
   for (const std::string& field : fields_) {
     field_names += field;
     if (field_names.size() > std::numeric_limits<std::uint32_t>::max()) {
-      throw CorruptShard(
-          "the shard has more than 4 GiB of field names", in_quotes(shard_),
-          "give the members shorter fields, the part of the file name after the first dot");
+      throw CorruptShard("the shard has more than 4 GiB of field names", in_quotes(shard_),
+                         "shorten the members' names after the first dot");
     }
     field_ends.push_back(static_cast<std::uint32_t>(field_names.size()));
   }

@@ -268,8 +268,8 @@ class Expander {
     }
     if (num_shards == 0 && glob != std::string::npos) {
       throw NotFound("no file matches", in_quotes(redacted_url(url)),
-                     "check the pattern: none of the " + human_count(files.size()) +
-                         " listed files matches; * does not match /");
+                     "check the pattern against the listed files (" + human_count(files.size()) +
+                         "); * does not match /");
     }
     if (num_shards == 0) {
       throw NotFound("the remote folder holds no shard", in_quotes(redacted_url(url)),

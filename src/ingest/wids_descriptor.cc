@@ -59,8 +59,9 @@ class Resolver {
 
   std::string fetch(const std::string& url) {
     if (remote_ == nullptr) {
-      throw Unsupported("the descriptor is remote, but no remote access was given",
-                        in_quotes(redacted_url(url)), "copy it, and give its path");
+      throw Unsupported("cannot read a remote descriptor without a RemoteAccess",
+                        in_quotes(redacted_url(url)),
+                        "give a RemoteAccess, or copy the descriptor and give the copy's path");
     }
     std::string json;
     remote_->read(url, remote_->state(url), 0, std::nullopt, [&](std::string_view bytes) {

@@ -343,8 +343,10 @@ torch::Tensor Checkpoint::view(const std::string& name) const {
   const Value& found = value(name);
   const auto type = type_of(found.type);
   if (!type) {
-    throw Mismatch("the value is not a tensor", in_quotes(name) + ", " + escaped(found.type),
-                   "read texts with text()");
+    throw Mismatch("the value is not a tensor",
+                   in_quotes(name) + (path_.empty() ? "" : " in " + in_quotes(path_)) +
+                       " has the type " + escaped(found.type),
+                   "read a text with text()");
   }
   return tensor_over(found.bytes, *type, found.shape);
 }

@@ -223,8 +223,10 @@ void EpochAudit::Expectation::leave_out(std::span<const std::uint64_t> samples) 
     std::vector<Exception> changed = counted(samples);
     for (const Exception& exception : changed) {
       if (times(exception.sample) >= exception.times) continue;
-      throw InvalidArgument("cannot leave out sample " + number(exception.sample), {},
-                            "leave out only samples that the epoch expects");
+      throw InvalidArgument("cannot leave out sample " + number(exception.sample),
+                            "listed " + number(exception.times) + " times, expected " +
+                                number(times(exception.sample)) + " times",
+                            "list a sample at most as often as the epoch expects the sample");
     }
     for (Exception& exception : changed) {
       const std::uint64_t before = times(exception.sample);

@@ -215,9 +215,12 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
     return false;
   } catch (const Error& wrong) {
     if (!directory.is_read_only()) return false;
-    throw StaleIndex("the shard in the cache is not the one that was indexed",
+    const std::string what = wrong.what();
+    throw StaleIndex("the cached shard differs from the indexed shard",
                      in_quotes(redacted_url(request.source.url)) + " (cache " +
-                         in_quotes(directory.path()) + "; " + wrong.what() + ")",
+                         in_quotes(directory.path()) + "; " +
+                         // without its remedy, which is not that of a read-only cache
+                         what.substr(0, what.find("; ")) + ")",
                      "use another cache, or tell the owner of this cache that other users may have "
                      "changed the cache");
   }

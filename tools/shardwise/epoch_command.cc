@@ -404,8 +404,8 @@ void refuse_loader_options(CLI::App& command) {
 void add_epoch_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
       "epoch",
-      "Read one epoch, every byte of it, and prove it: the samples of all ranks, one rank after "
-      "another, or with --rank those of one rank");
+      "Read every byte of one epoch, and prove that no sample is missing or extra; without --rank, "
+      "read all ranks one after another");
   const auto options = std::make_shared<EpochOptions>();
   command
       ->add_option("--threads", options->threads,

@@ -66,8 +66,8 @@ std::shared_ptr<const Index> built_index(const IndexOptions& options, const Buil
       summary.content == report.summary.content) {
     return index;
   }
-  say("note", fmt::format("another build replaced {} meanwhile, so index files of other programs "
-                          "and wids descriptors were not checked",
+  say("note", fmt::format("another build replaced {} during this build, so wids descriptors were "
+                          "not checked; run the command again to check the descriptors",
                           in_quotes(options.index)));
   return nullptr;
 }
@@ -364,14 +364,14 @@ void add_index_command(CLI::App& program, Output& out) {
                  "member, or stores NULL if only the value of a column cannot be read",
                  {"error", "skip"}),
       add_policy("--on-no-field", options->on_no_field,
-                 "rule for members that are no field: names without an extension, e.g. `README`, "
+                 "rule for members that are not fields: names without an extension, e.g. `README`, "
                  "and hidden files",
                  {"error", "skip"}),
       add_policy("--on-duplicate-field", options->on_duplicate_field,
                  "rule for a field that occurs twice in a sample", {"error", "skip"}),
       add_policy("--on-repeated-key", options->on_repeated_key,
-                 "rule for a key that occurs at two places of a shard; keep makes a sample of "
-                 "each",
+                 "rule for a key that occurs at two places in a shard; keep makes one sample per "
+                 "place",
                  {"error", "skip", "keep"}),
       add_policy("--on-link", options->on_link,
                  "rule for links that are named like a field of a sample; resolve gives a hard "

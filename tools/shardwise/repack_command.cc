@@ -89,7 +89,9 @@ void run(const RepackArguments& options, Output& out) {
 
 void add_repack_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand(
-      "repack", "Write samples into new shards: selected, shuffled, of another size");
+      "repack",
+      "Write all or selected samples into new shards, in a new order or with a new "
+      "shard size");
   const auto options = std::make_shared<RepackArguments>();
   add_index_argument(*command, options->index)->required();
   command->add_option("-o,--output", options->directory, "folder for the new shards")

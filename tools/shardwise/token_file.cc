@@ -45,8 +45,7 @@ ResumeToken read_token(const std::string& file_or_text) {
   std::error_code no_error;
   if (!std::filesystem::exists(file_or_text, no_error)) {
     if (file_or_text.starts_with("sw")) return ResumeToken::from_text(file_or_text);
-    throw NotFound("no file has this name, and the text is no resume token",
-                   in_quotes(file_or_text),
+    throw NotFound("neither a file nor a resume token", in_quotes(file_or_text),
                    "check the path; tokens begin with \"sw2.\" or \"sw3.\"");
   }
   const File file = File::open_read(file_or_text);

@@ -146,9 +146,9 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   if (killed >= 0) {
     const int signal = result.ranks[static_cast<std::size_t>(killed)].signal;
     tools::say("error",
-               fmt::format("a rank was ended by signal {} ({}): rank {} of {}; start the run "
-                           "again{} (the other ranks were stopped)",
-                           signal, ::strsignal(signal), killed, options.local_ranks, again));
+               fmt::format("rank {} of {} was killed by signal {} ({}), so the other ranks were "
+                           "stopped; start the run again{}",
+                           killed, options.local_ranks, signal, ::strsignal(signal), again));
   } else if (!was_said) {
     tools::say("error", fmt::format("the ranks lost the connection to each other, first rank {} "
                                     "of {}; start the run again{}",

@@ -30,7 +30,8 @@ void add_step_options(CLI::App& app, Options& options) {
   constexpr auto kMany = std::uint64_t{1} << 40;
   app.add_option(
          "--train", options.train_index,
-         "index to train on, or one SOURCE, whose index is built at first use; or use --mix")
+         "index to train on, or one SOURCE as for `shardwise index`, whose index is built at first "
+         "use; not with --mix")
       ->type_name("INDEX");
   app.add_option("--eval", options.eval_index, "index, or SOURCE, to evaluate on after each epoch")
       ->type_name("INDEX");
@@ -107,13 +108,13 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
              "checkpoint file, replaced atomically after each epoch and when the ranks stop")
           ->type_name("FILE");
   app.add_option("--checkpoint-steps", options.checkpoint_steps,
-                 "write the checkpoint also every N steps; 0 means: only after each epoch")
+                 "also write the checkpoint every N steps; 0 means: only after each epoch")
       ->needs(checkpoint)
       ->transform(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--checkpoint-minutes", options.checkpoint_minutes,
-                 "write the checkpoint also every N minutes; 0 means never")
+                 "also write the checkpoint every N minutes; 0 means never")
       ->check(CLI::Range(0.0, kManyMinutes))
       ->needs(checkpoint)
       ->type_name("N")

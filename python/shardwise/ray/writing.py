@@ -210,8 +210,8 @@ def _publish(
     num_samples = sum(task.num_samples for task in written)
     if index is not None and not paths:
         raise InvalidArgument(
-            f"the dataset has no rows for the index {index!r}; leave out index, or write a dataset "
-            "with rows"
+            f"cannot build the index {index!r}, because the dataset has no rows; leave out index, "
+            "or write a dataset with rows"
         )
     named = [os.path.join(directory, f"{prefix}-{i:06}.tar") for i in range(len(paths))]
     try:

@@ -419,6 +419,10 @@ def _unlisted(data: Iterable[Any]) -> Iterator[Any]:
         yield from batch
 
 
+def _lengths(batch: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {len(values)}" for name, values in batch.items())
+
+
 def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
     """Yields the samples of batches."""
     for batch in data:
@@ -426,7 +430,7 @@ def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
             lengths = {len(values) for values in batch.values()}
             if len(lengths) > 1:
                 raise InvalidArgument(
-                    f"the fields of a batch have different lengths: {lengths}; "
+                    f"the fields of a batch have different lengths: {_lengths(batch)}; "
                     "make the fields equally long before unbatched()"
                 )
             for place in range(lengths.pop() if lengths else 0):

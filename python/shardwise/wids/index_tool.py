@@ -256,9 +256,11 @@ def _parser() -> argparse.ArgumentParser:
     update.add_argument("-i", "--info", default="", help="description of the data set")
     update.add_argument("-b", "--base", default="", help="base of relative URLs")
     kept = update.add_mutually_exclusive_group()
-    kept.add_argument("-k", "--keep", action="store_true", help="mark the data set to be kept")
     kept.add_argument(
-        "-K", "--nokeep", action="store_true", help="mark the data set not to be kept"
+        "-k", "--keep", action="store_true", help='set "keep": true in the descriptor'
+    )
+    kept.add_argument(
+        "-K", "--nokeep", action="store_true", help='set "keep": false in the descriptor'
     )
     where = update.add_mutually_exclusive_group()
     where.add_argument(

@@ -159,8 +159,8 @@ def _component(descriptor: dict[str, Any], home: str | None) -> list[Shard]:
         descriptor = load_remote_dsdesc_raw(source)
         if "source_url" in descriptor or "datasets" in descriptor:
             raise InvalidArgument(
-                f"the referenced descriptor {source!r} itself refers to descriptors; refer to "
-                "files with a shardlist"
+                f"the referenced descriptor {source!r} refers to other descriptors; refer only to "
+                "descriptors that have a shardlist"
             )
         home = urldir(source)
     if "shardlist" not in descriptor:

@@ -430,7 +430,7 @@ void Rendezvous::check_time(const std::string& waiting_for) {
   }
   const bool looks_on = cancelled_ && now - *cancelled_ > kSilence && options_.ranks.rank != 0;
   if (looks_on && options_.notice && !std::exchange(said_last_try_, true)) {
-    options_.notice("interrupted; trying for some seconds to tell " + waiting_for);
+    options_.notice("interrupted; trying for a few seconds to notify " + waiting_for);
   }
   if (cancelled_) return;
   take_notice(waiting_for);
@@ -451,7 +451,7 @@ void Rendezvous::leave_interrupted() {
   leave("a rank was interrupted during the rendezvous of the ranks", own_name(),
         "start all ranks again");
   if (hub_ && !all_came_ && options_.notice) {
-    options_.notice("interrupted; staying for some seconds to tell " + missing_);
+    options_.notice("interrupted; waiting a few seconds to notify " + missing_);
   }
   throw Cancelled("interrupted during the rendezvous of the ranks", own_name(), "");
 }
