@@ -58,7 +58,7 @@ struct SHARDWISE_EXPORT ResumeToken {
     friend bool operator==(const Stage&, const Stage&) = default;
   };
 
-  /// Progress within a window of batches by length.
+  /// Progress within a window of batches by length or group.
   struct Batches {
     std::string rule;             ///< identifies how batches are made
     std::uint64_t delivered = 0;  ///< samples delivered from the window at `position`
