@@ -131,7 +131,9 @@ class JsonArrayColumn final : public ColumnMaker {
         from_(std::move(fields)),
         rank_(rank) {}
 
-  [[nodiscard]] std::string describe() const override { return "array " + from_.describe(); }
+  [[nodiscard]] std::string describe() const override {
+    return (rank_ ? "tokens " : "array ") + from_.describe();
+  }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] const FieldChoice* fields() const override { return &from_.fields; }
   void make(const RowInput& input, RowOutput& output) const override {

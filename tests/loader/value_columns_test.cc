@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/json.h"
+#include "loader/column_maker.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/loader/columns.h"
 #include "shardwise/loader/loader.h"
@@ -170,6 +171,17 @@ TEST(ValueColumnsTest, AValueOfAnotherKindNamesSampleFieldAndPath) {
   EXPECT_THAT(text(columns::number("x")), HasSubstr("'x' as a number (it is 'twelve')"));
   EXPECT_THAT(text(columns::text("x:$.a")), HasSubstr("'x' as JSON ('twelve' where a value"));
   EXPECT_EQ(make(columns::json("json:$.b"), data[0]).bytes, "99999999999999999999");
+}
+
+TEST(ValueColumnsTest, RanksCompareFieldsPathsKindsAndMissingValues) {
+  const auto text = [](const Column& column) { return column.maker()->describe(); };
+  EXPECT_EQ(text(columns::integer("a;b:$.c", 3)), "integer 'a' 'b' at '$.c', or 3");
+  EXPECT_EQ(text(columns::number("a", NAN)), "number 'a', or nan");
+  EXPECT_EQ(text(columns::metadata<std::string>("a", "x")), "text metadata 'a', or 'x'");
+  EXPECT_EQ(text(columns::json("a:$")), "json 'a' at '$'");
+  EXPECT_EQ(text(columns::tokens("a:$")), "tokens 'a' at '$'");
+  EXPECT_EQ(text(columns::array("a:$", DType::kInt32)), "array 'a' at '$'");
+  EXPECT_EQ(text(columns::integer("a")), "integer 'a'") << "as without paths";
 }
 
 TEST(ValueColumnsTest, ASampleIsDecodedByTheKindsOfItsFields) {
