@@ -15,6 +15,7 @@
 #include "data/open_shard.h"
 #include "data/sample_access.h"
 #include "index/offset_table.h"
+#include "index/side_tables.h"
 #include "shardwise/base/error.h"
 #include "storage/shard_handle.h"
 
@@ -210,14 +211,13 @@ const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
 }
 
 std::optional<detail::MetadataValue> detail::SampleAccess::metadata(
-    const Sample& sample, std::string_view column) noexcept {
+    const Sample& sample, std::string_view column) {
   const Index* const index = index_of(sample);
   if (index == nullptr) return std::nullopt;
-  const std::vector<Index::Column>& columns = index->content().columns;
-  const auto found = std::ranges::find(columns, column, &Index::Column::name);
-  if (found == columns.end()) return std::nullopt;
-  const auto place = static_cast<std::uint32_t>(found - columns.begin());
-  return sample.shard_->segment.value(place, sample.local_);
+  const auto found = find_metadata_column(*index, column);
+  if (!found) return std::nullopt;
+  if (found->table != nullptr) return found->table->value_of(sample.key(), found->place);
+  return sample.shard_->segment.value(found->place, sample.local_);
 }
 
 void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t place) {

@@ -34,11 +34,12 @@ struct SampleAccess {
       const Sample& sample, std::span<const std::string> fields, FieldPlace& last) noexcept;
   /// Returns the index of the sample's dataset; null if the dataset has no index.
   [[nodiscard]] SHARDWISE_EXPORT static const Index* index_of(const Sample& sample) noexcept;
-  /// Returns the sample's value in a metadata column of its index; nullopt if there is no such
-  /// column.
+  /// Returns the sample's value in a metadata column of its index or of a side table; nullopt if
+  /// there is no such column.
   /// Lifetime: the value's bytes are valid while the index is open.
+  /// Errors: CorruptIndex if a side table is damaged.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<MetadataValue> metadata(
-      const Sample& sample, std::string_view column) noexcept;
+      const Sample& sample, std::string_view column);
   /// True if the sample's bytes are read in place; false if it owns a copy.
   [[nodiscard]] SHARDWISE_EXPORT static bool is_mapped(const Sample& sample) noexcept;
   /// Copies the field at `place` to `to`. REQUIRES: `to` has the field's size.
