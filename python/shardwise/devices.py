@@ -94,30 +94,30 @@ class DeviceBatch:
         return self[name]
 
     def text(self, name: str) -> list[str]:
-        """As of the Batch."""
+        """See Batch."""
         return self.batch.text(name)
 
     def bytes(self, name: str) -> list[bytes]:
-        """As of the Batch."""
+        """See Batch."""
         return self.batch.bytes(name)
 
     def json(self, name: str) -> list[Any]:
-        """As of the Batch."""
+        """See Batch."""
         return self.batch.json(name)
 
     @property
     def samples(self) -> NDArray[numpy.int64]:
-        """As of the Batch."""
+        """See Batch."""
         return self.batch.samples
 
     @property
     def positions(self) -> NDArray[numpy.int64]:
-        """As of the Batch."""
+        """See Batch."""
         return self.batch.positions
 
     @property
     def group(self) -> str:
-        """As of the Batch."""
+        """See Batch."""
         return self.batch.group
 
     def to(self, device: Any, *, non_blocking: bool = False) -> DeviceBatch:

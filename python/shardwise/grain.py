@@ -129,7 +129,7 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
 
     rank, world_size: by default those of torch.distributed, or of a launcher; with JAX give
         ``jax.process_index()`` and ``jax.process_count()``.
-    epochs: the number of epochs; each has another order. None means: without end.
+    epochs: the number of epochs; each has another order. Without a number, there is no end.
 
     A state of its iterator is valid for any number of ranks if all ranks had taken the same number
     of samples. For the same number of ranks it is always exact. After mp_prefetch(), Grain makes

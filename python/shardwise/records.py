@@ -156,7 +156,7 @@ class RepackReport(NamedTuple):
     shards: int
     """New shards."""
     shards_resumed: int
-    """Those that an interrupted call had written."""
+    """New shards that an interrupted call had written."""
     samples: int
     """Samples in all new shards."""
     shard_bytes: int

@@ -119,18 +119,14 @@ nb::dict state_of(const IteratorObject& it) {
 
 template <class T>
 T entry(const nb::dict& state, const char* name) {
-  if (!state.contains(name)) {
-    throw InvalidArgument("the dict is not a state of a sampler's iterator",
-                          "no entry " + std::string(name),
+  const auto refuse = [](const std::string& why) {
+    throw InvalidArgument("the dict is not a state of a sampler's iterator", why,
                           "give the complete state_dict() of the iterator");
-  }
+  };
+  if (!state.contains(name)) refuse("no entry " + std::string(name));
   T value{};
   const nb::object given = state[name];
-  if (!nb::try_cast(given, value)) {
-    throw InvalidArgument("the dict is not a state of a sampler's iterator",
-                          "entry " + std::string(name) + " is " + shown(given),
-                          "give the complete state_dict() of the iterator");
-  }
+  if (!nb::try_cast(given, value)) refuse("entry " + std::string(name) + " is " + shown(given));
   return value;
 }
 

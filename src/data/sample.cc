@@ -210,8 +210,8 @@ const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
   return sample.shard_->index.get();
 }
 
-std::optional<detail::MetadataValue> detail::SampleAccess::metadata(
-    const Sample& sample, std::string_view column) {
+std::optional<detail::MetadataValue> detail::SampleAccess::metadata(const Sample& sample,
+                                                                    std::string_view column) {
   const Index* const index = index_of(sample);
   if (index == nullptr) return std::nullopt;
   const auto found = find_metadata_column(*index, column);

@@ -115,7 +115,7 @@ class SHARDWISE_EXPORT ColumnMaker {
       : dtype_(dtype), layout_(layout), row_shape_(std::move(row_shape)) {}
   virtual ~ColumnMaker();
 
-  /// What the values of rows are.
+  /// The kind of the values in a row.
   enum class Content : std::uint8_t {
     kValues,
     kBytes,  ///< bytes of any kind

@@ -56,7 +56,7 @@ struct EngineOptions {
   unsigned threads = 2;
   /// Limit of batches in flight: those being made, and those ready but not yet taken.
   std::size_t max_batches = 4;
-  /// The same, if larger, for batches that are made in a few microseconds.
+  /// A larger limit for batches that are made in a few microseconds.
   std::size_t max_quick_batches = 0;
   /// The engine begins no batch while the batches in flight take this many bytes, as far as known.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;

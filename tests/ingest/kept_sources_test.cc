@@ -115,7 +115,8 @@ TEST_F(KeptSourcesTest, MergedPartsHaveThemToo) {
   for (std::uint64_t i = 1; i <= 2; ++i) {
     build_from(dir_ / std::to_string(i), {dir_ / "data"}, {.part = BuildOptions::Part{i, 2}});
   }
-  EXPECT_THAT(error_text([&] { index_sources(dir_ / "1"); }), HasSubstr("the index is only part 1/2"));
+  EXPECT_THAT(error_text([&] { index_sources(dir_ / "1"); }),
+              HasSubstr("the index is only part 1/2"));
   merge_indexes(index_, {dir_ / "1", dir_ / "2"});
   EXPECT_THAT(index_sources(index_), ElementsAre(dir_ / "data"));
 }

@@ -365,9 +365,10 @@ TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
   const auto text = [&](const Loader::Options& options, const ResumeToken& from) {
     return test::error_text([&] { Loader(data, options).restore(from); });
   };
-  EXPECT_THAT(text(options_of(40), token), AllOf(HasSubstr("batches by length or group cannot change"),
-                                                 HasSubstr("max_tokens 0' in the token"),
-                                                 HasSubstr("max_tokens 40' in this loader")));
+  EXPECT_THAT(
+      text(options_of(40), token),
+      AllOf(HasSubstr("batches by length or group cannot change"),
+            HasSubstr("max_tokens 0' in the token"), HasSubstr("max_tokens 40' in this loader")));
   Loader::Options plain = options_of();
   plain.by_length.reset();
   EXPECT_THAT(text(plain, token), HasSubstr("none in this loader"));

@@ -151,7 +151,7 @@ class _Pickler(ForkingPickler):
         self.layouts = layouts
 
     def persistent_id(self, obj: Any) -> Any:
-        """Called for each object. None: pickle it as usual."""
+        """Called for each object. Returns None if it is pickled as usual."""
         layout = self.layouts.get(id(obj))
         return None if layout is None else tuple(layout)
 
