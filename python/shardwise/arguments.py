@@ -23,6 +23,16 @@ def refuse(name: str, value: Any, advice: str) -> NoReturn:
     raise InvalidArgument(f"not valid: {name}={reprlib.repr(value)}; {advice}")
 
 
+def _unpacked(maker: Any, annotation: Any) -> list[str]:
+    """The keywords that ``**options: Unpack[SomeTypedDict]`` stands for."""
+    import inspect
+
+    if not str(annotation).startswith("Unpack["):
+        return []
+    named = eval(annotation, inspect.unwrap(maker).__globals__)
+    return list(named.__args__[0].__annotations__)
+
+
 def _keywords(called: Any) -> list[str]:
     """The keywords of a class or a function. A constructor that passes keywords on also has those
     of its base classes."""
@@ -35,7 +45,11 @@ def _keywords(called: Any) -> list[str]:
     for maker in makers:
         parameters = inspect.signature(maker).parameters.values()
         kinds = {parameter.kind for parameter in parameters}
-        names += [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        for one in parameters:
+            if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY):
+                names.append(one.name)
+            elif one.kind == one.VAR_KEYWORD:
+                names += _unpacked(maker, one.annotation)
         if inspect.Parameter.VAR_KEYWORD not in kinds:
             break
     return [name for name in names if name != "self"]

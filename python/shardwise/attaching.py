@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _core
-from .arguments import path_of, refuse, require
+from .arguments import path_of, refuse, require, suggests
 from .errors import InvalidArgument, Unsupported
 
 TYPE_CHECKING = False
@@ -21,6 +21,7 @@ _PARQUET = (".parquet", ".pq")
 _Portions = Iterator[list[list[Any]]]
 
 
+@suggests
 def attach(
     index: str | os.PathLike[str],
     table: Any,
@@ -75,7 +76,8 @@ def attach(
         names, portions, source = *_parquet(file), file
     else:
         names, portions = _table(table, on)
-        source = f"a {type(table).__module__.partition('.')[0]}.{type(table).__name__}"
+        module = type(table).__module__.partition(".")[0]
+        source = ("" if module == "builtins" else module + ".") + type(table).__name__
     if sql_table:
         refuse("sql_table", sql_table, "it is for SQLite files")
     writer = _core.SideTableWriter(path, names, source, name=name or "table", **options)

@@ -158,10 +158,8 @@ class Place(TypedDict, total=False):
 
 def _sampler_at(data: Any, order: Any, place: Place) -> _core.Sampler:
     ranks: Any = dict(place)
-    for name in ranks:
-        if name not in Place.__annotations__:
-            names = ", ".join(Place.__annotations__)
-            raise TypeError(f"explain() and when() have no option {name!r}; give some of {names}")
+    if not ranks.keys() <= Place.__annotations__.keys():
+        raise TypeError  # @suggests names the option
     epoch, state = ranks.pop("epoch", None), ranks.pop("state", None)
     sampler = _core.Sampler(data, _core.Order() if order is None else order, **ranks)
     if state is not None:

@@ -99,6 +99,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     {"ShardCache::Options::read_only", "--cache-read-only", "read_only=True"},
     // Ranks, orders and loaders. The fields of an order have their names in order/fields.h.
     spelling::option("batch_size", "--batch"),
+    spelling::option("by_group", "--group-by"),
     spelling::option("global_batch_size", "--global-batch"),
     spelling::option("rank", "--rank"),
     spelling::option("replicas", "--replicas"),

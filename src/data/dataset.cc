@@ -422,8 +422,10 @@ std::vector<double> Dataset::numbers(const std::string& column) const {
       numbers[sample] = value.real;
     } else {
       throw InvalidArgument("a value of the column is not a number",
-                            "column " + in_quotes(column) + ", sample " + std::to_string(sample),
-                            "correct the value, or choose another column");
+                            "column " + in_quotes(column) + ", sample " + std::to_string(sample) +
+                                (value.type == Query::Value::Type::kNull ? " (NULL)" : ""),
+                            "correct the value, leave the sample out by a condition, or choose "
+                            "another column");
     }
   }
   return numbers;

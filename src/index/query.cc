@@ -123,7 +123,8 @@ std::string remedy_for(int code, std::string_view reason) {
   if (code == SQLITE_TOOBIG) return "use values of at most 2 MiB, and a query of at most 1 MiB";
   if (reason.find("no such column") != std::string_view::npos) {
     return spelled("`shardwise query INDEX .schema`") + " shows the columns; " +
-           spelled("`shardwise index --column FIELD`") + " adds one";
+           spelled("`shardwise index --column FIELD`") + " and " + spelled("`shardwise attach`") +
+           " add columns";
   }
   if (reason.find("no such table") != std::string_view::npos) {
     return "the tables are samples, members, shards, fields and skipped";

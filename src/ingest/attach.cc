@@ -16,6 +16,7 @@
 #include "index/sqlite.h"
 #include "ingest/csv_reader.h"
 #include "ingest/side_table_writer.h"
+#include "shardwise/index/index.h"
 
 namespace shardwise {
 namespace {
@@ -246,7 +247,8 @@ void require_readable(std::string_view start, const std::string& file) {
                       "call shardwise.attach() in Python, or convert the file to CSV");
   }
   if (start.starts_with("\x1F\x8B") || start.starts_with("\x28\xB5\x2F\xFD") ||
-      start.starts_with("PK\x03\x04") || start.starts_with("ARROW1")) {
+      start.starts_with("PK\x03\x04") || start.starts_with("ARROW1") ||
+      (!is_sqlite(start) && start.find('\0') != std::string_view::npos)) {
     throw Unsupported("the file is neither CSV nor SQLite", in_quotes(file),
                       "expand or convert it first");
   }
@@ -261,6 +263,7 @@ SideTable::Match attach_table(const std::string& index, const std::string& file,
     throw Unsupported("a table is attached to a local index, from a local file",
                       in_quotes(redacted_url(*path)), "download it first");
   }
+  static_cast<void>(Index::open(index));  // its errors come before those of the table
   const std::string path = at_home(file);
   SideTable::Options how = options;
   if (how.name.empty()) how.name = std::filesystem::path(path).stem().string();

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/spelling.h"
@@ -37,9 +38,9 @@ std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
 /// Throws InvalidArgument if the list of an epoch's windows would take more than 1 GiB.
 void require_memory_for(std::uint64_t num_windows, std::uint64_t num_positions) {
   if (num_windows <= std::uint64_t{1} << 27) return;
-  throw InvalidArgument("batches by length cannot be made",
-                        "an epoch of " + std::to_string(num_positions) + " positions has " +
-                            std::to_string(num_windows) + " windows, more than 2^27",
+  throw InvalidArgument("batches by length or group cannot be made",
+                        "an epoch of " + counted(num_positions, "position") + " has " +
+                            counted(num_windows, "window") + ", more than 2^27",
                         "choose a larger window, or a smaller epoch_size");
 }
 
@@ -321,9 +322,8 @@ void GroupBatches::pack(std::uint64_t window) {
     if (content.lengths[i] <= most) continue;
     throw InvalidArgument("a sequence does not fit into a batch",
                           "sample " + std::to_string(content.samples[i]) + " has " +
-                              std::to_string(content.lengths[i]) + " tokens, but a batch has " +
-                              std::to_string(max_rows) + " rows of " +
-                              std::to_string(rule_->pack_to),
+                              counted(content.lengths[i], "token") + ", but a batch has " +
+                              counted(max_rows, "row") + " of " + std::to_string(rule_->pack_to),
                           "raise batch_size or pack_to, or leave out the sample with a view");
   }
   for (PackedBatch& batch : packed_batches(content.lengths, max_rows, rule_->pack_to,

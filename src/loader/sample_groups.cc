@@ -7,6 +7,7 @@
 
 #include "base/error_types.h"
 #include "base/hasher.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "loader/column_maker.h"
 #include "shardwise/index/query.h"
@@ -25,7 +26,7 @@ class GroupNumbers {
     for (const Loader::ByGroup::Group& group : groups) {
       if (numbers_.emplace(group.key, add()).second) continue;
       throw InvalidArgument("two groups have the same key", in_quotes(group.key),
-                            "give each group of by_group another key");
+                            "give each group another key");
     }
   }
 
@@ -51,7 +52,7 @@ class GroupNumbers {
  private:
   std::uint16_t add() const {
     if (numbers_.size() < kMaxGroups) return static_cast<std::uint16_t>(numbers_.size());
-    throw InvalidArgument("the expression of by_group has too many values",
+    throw InvalidArgument("the expression of " + spelled("by_group") + " has too many values",
                           "more than " + std::to_string(kMaxGroups),
                           "use an expression with few values, e.g. CASE WHEN ... END");
   }
@@ -79,14 +80,20 @@ void visit_keys(const Dataset& data, const std::string& expression, const Visit&
     while (has_row && static_cast<std::uint64_t>(query.value(0).integer) < number) {
       has_row = query.next();
     }
-    const auto refuse = [&](const char* what) {
-      throw InvalidArgument(what, "sample " + std::to_string(sample) + ": " + expression,
-                            "give an SQL expression of the columns of `samples`, e.g. CASE WHEN "
-                            "width > height THEN 'wide' ELSE 'tall' END");
-    };
-    if (!has_row) refuse("the expression of by_group does not have one value for each sample");
+    const auto place = [&] { return "sample " + std::to_string(sample) + ": " + expression; };
+    if (!has_row) {
+      throw InvalidArgument(
+          "the expression of " + spelled("by_group") + " does not have one value for each sample",
+          place(),
+          "give an SQL expression of the columns of `samples`, e.g. CASE WHEN width > height THEN "
+          "'wide' ELSE 'tall' END");
+    }
     const Query::Value key = query.value(1);
-    if (key.type == Query::Value::Type::kNull) refuse("the expression of by_group is NULL");
+    if (key.type == Query::Value::Type::kNull) {
+      throw InvalidArgument("the expression of " + spelled("by_group") + " is NULL", place(),
+                            "use e.g. COALESCE(kind, 'none'), or leave such samples out by a "
+                            "condition");
+    }
     visit(sample, key.bytes);
   }
 }

@@ -245,7 +245,11 @@ class MetadataColumn final : public ValueColumn {
  private:
   static std::string shown(const MetadataValue& value) {
     if (value.type == MetadataValue::Type::kInteger) return std::to_string(value.integer);
-    if (value.type == MetadataValue::Type::kReal) return text_of(value.real);
+    if (value.type == MetadataValue::Type::kReal) {
+      const std::string text = text_of(value.real);
+      const bool looks_whole = text.find_first_not_of("-0123456789") == std::string::npos;
+      return looks_whole ? text + ".0" : text;
+    }
     return in_quotes(value.bytes.substr(0, 40));
   }
   static std::string remedy_for_kind() {

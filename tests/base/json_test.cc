@@ -98,8 +98,8 @@ TEST(JsonTest, WhatIsNotIsNamedWithItsPlace) {
     std::string text;
     std::vector<std::string> parts;
   } kCases[] = {
-      {"", {"it ends", "value belongs", "at offset 0"}},
-      {"\xEF\xBB\xBF", {"it ends", "value belongs", "at offset 3"}},
+      {"", {"text ends", "value belongs", "at offset 0"}},
+      {"\xEF\xBB\xBF", {"text ends", "value belongs", "at offset 3"}},
       {"{\"a\": NaN}", {"'NaN'", "value belongs", "at offset 6"}},
       {"[-Infinity]", {"'Infinity'", "digit belongs", "at offset 2"}},
       {"[1e999]", {"'1e999'", "beyond the range", "at offset 1"}},
@@ -134,25 +134,25 @@ TEST(JsonTest, WhatIsNotIsNamedWithItsPlace) {
       {"-01.5", {"begins with 0"}},
       {".5", {"'.5' where a value belongs"}},
       {"+1", {"'+1' where a value belongs"}},
-      {"1.", {"it ends", "digit belongs", "at offset 2"}},
+      {"1.", {"text ends", "digit belongs", "at offset 2"}},
       {"1.e5", {"'e5' where a digit belongs"}},
-      {"1e", {"it ends", "digit belongs"}},
-      {"-", {"it ends", "digit belongs"}},
+      {"1e", {"text ends", "digit belongs"}},
+      {"-", {"text ends", "digit belongs"}},
       {"0x10", {"'x10' after the value"}},
       {"truE", {"'truE' where a value belongs"}},
       {"tru", {"'tru' where a value belongs"}},
       {"nulls", {"'s' after the value"}},
       {"True", {"'True' where a value belongs"}},
-      {"\"a", {"it ends within", "at offset 2"}},
+      {"\"a", {"ends within", "at offset 2"}},
       {"\"a\\", {"is not an escape", "at offset 2"}},
       {"\"\\x41\"", {R"('\\x')", "not an escape", "at offset 1"}},
       {"\"\\u12\"", {"is not an escape", "at offset 1"}},
       {"\"\\u12G4\"", {"is not an escape", "at offset 1"}},
       {"[1, // one\n2]", {"'/' where a value belongs"}},
       {"[1]\xc2\xa0", {R"('\xc2\xa0')", "after the value", "at offset 3"}},
-      {"[", {"it ends", "value belongs"}},
-      {"{", {"it ends", "key belongs"}},
-      {"{\"a\":", {"it ends", "value belongs"}},
+      {"[", {"text ends", "value belongs"}},
+      {"{", {"text ends", "key belongs"}},
+      {"{\"a\":", {"text ends", "value belongs"}},
   };
   for (const auto& c : kCases) {
     for (const std::string& part : c.parts) {

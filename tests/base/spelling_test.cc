@@ -121,7 +121,7 @@ std::vector<std::pair<std::string, std::string>> literals() {
 
 // Error texts that only C++ programs see.
 const std::set<std::string> kCppAlone = {
-    "\"give root and accept_times to Index::open (Index::Lookup)\"",
+    "\"give root and accept_times to Index::open (Index::Lookup), not to the dataset\"",
     "\"give BuildOptions::remote\"",
     "\"give VerifyOptions::remote\"",
     "\"Fetchers::S3Options\"",

@@ -91,14 +91,14 @@ TEST_F(ChangedShardTest, EditedInPlaceWithTheSameSizeIsStale) {
   write_file(shards_.path(1), bytes);
   expect_only_shard_1_fails(
       Dataset::open(shards_.index_path()), ErrorCode::kStaleIndex,
-      {"(modified ", ", indexed as of 2001-09-09 01:46:40.000000000 UTC)", kRemedy});
+      {"(modified ", ", 2001-09-09 01:46:40.000000000 UTC when indexed)", kRemedy});
 }
 
 TEST_F(ChangedShardTest, TouchedIsStaleForTheTimeIsAllThatIsKnown) {
   set_old_time(shards_.path(1), 1'000'000'001);
   expect_only_shard_1_fails(Dataset::open(shards_.index_path()), ErrorCode::kStaleIndex,
-                            {"(modified 2001-09-09 01:46:41.000000000 UTC, indexed as of "
-                             "2001-09-09 01:46:40.000000000 UTC)",
+                            {"(modified 2001-09-09 01:46:41.000000000 UTC, "
+                             "2001-09-09 01:46:40.000000000 UTC when indexed)",
                              kRemedy});
 }
 

@@ -295,7 +295,7 @@ TEST_F(FetchedIndexTest, WrongFilesAreErrorsThatSayWhatToDo) {
        good,
        ServedFile{.body = other_table},
        ErrorCode::kCorruptIndex,
-       {"do not belong together: '" + url(), "it belongs to another catalogue", both},
+       {"do not belong together: '" + url(), "another index", both},
        2},
       {"a damaged table",
        good,

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/text.h"
 #include "data/read_frontier.h"
 #include "data/remote_dataset.h"
 #include "shardwise/data/dataset.h"
@@ -253,7 +254,7 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
   EXPECT_EQ(warning(1, 1), std::nullopt);
   EXPECT_THAT(warning(3, 4).value(),
               testing::AllOf(HasSubstr("needs up to"),
-                             HasSubstr("(" + std::to_string(4 * shard_bytes_) + " bytes)"),
+                             HasSubstr("(" + human_count(4 * shard_bytes_) + " bytes)"),
                              HasSubstr("smaller window"), HasSubstr("larger cache")));
   // Several ranks each have a window, which cannot be smaller.
   const auto shared =
@@ -262,7 +263,7 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
       make_sampler(shared, {.seed = 1, .kind = Sharded{1}, .streams = 3}, {.world_size = 3});
   EXPECT_THAT(
       small_cache_warning(shared, *ranks, {.first = 0, .count = 3}).value(),
-      testing::AllOf(HasSubstr("(" + std::to_string(3 * shard_bytes_) + " bytes)"),
+      testing::AllOf(HasSubstr("(" + human_count(3 * shard_bytes_) + " bytes)"),
                      HasSubstr("fetched again"), testing::EndsWith("; choose a larger cache")));
   const auto data = Dataset::open(index_path());
   EXPECT_EQ(small_cache_warning(data, *make_sampler(data, {.kind = Sharded{100}}), {}),
@@ -284,7 +285,7 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForSingleDrawsIsNoticedBeforehand) {
   };
   EXPECT_THAT(warning(3, Resampled{}).value(),
               testing::AllOf(HasSubstr("any shard"),
-                             HasSubstr("(" + std::to_string(kShards * shard_bytes_) + " bytes)"),
+                             HasSubstr("(" + human_count(kShards * shard_bytes_) + " bytes)"),
                              HasSubstr("order `sharded`"), HasSubstr("at most 3 shards")));
   EXPECT_EQ(warning(3, Sharded{3}), std::nullopt) << "the advice holds";
   EXPECT_EQ(warning(kShards, Resampled{}), std::nullopt) << "it holds all";

@@ -39,7 +39,7 @@ std::size_t indentation(const std::string& line) {
 std::vector<Function> long_functions(const std::string& text, std::size_t most) {
   static const std::regex kScope(
       R"re(\s*(template <.*> )?(namespace|class|struct|enum|union|extern "C"|//|#).*)re");
-  static const std::regex kTable(R"re(.*= \{)re");
+  static const std::regex kTable(R"re(.*= (std::to_array<.*>\()?\{)re");
   std::vector<std::string> lines;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
@@ -118,6 +118,7 @@ TEST(SizeTest, LongFunctionsAreFound) {
   EXPECT_EQ(
       names("namespace n {\nstruct S {\n" + body + "};\n}\nconst int x[] = {\n" + body + "};\n"),
       "");
+  EXPECT_EQ(names("auto x = std::to_array<A<B>>({\n" + body + "});\n"), "");
 }
 
 }  // namespace

@@ -318,7 +318,7 @@ TEST(WidsDescriptorTest, ShardsMayBeRemote) {
   EXPECT_THAT(text_of(with_url("file://host/etc/passwd")),
               AllOf(HasSubstr("names another machine"), HasSubstr("'file://host/etc/passwd'")));
   EXPECT_THAT(error_text([] { read_wids_descriptor("http://h/d.json"); }),
-              AllOf(HasSubstr("descriptor is remote"), HasSubstr("no remote access"),
+              AllOf(HasSubstr("remote descriptor"), HasSubstr("RemoteAccess"),
                     HasSubstr("'http://h/d.json'")));
 }
 

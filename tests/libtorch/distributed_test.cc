@@ -278,9 +278,10 @@ TEST_F(DistributedTest, RanksThatGoByOtherDataOrOptionsHearItBeforeTheFirstSum) 
 
 TEST_F(DistributedTest, CtrlCAndALostRankAreHeardWhileGlooConnects) {
   EXPECT_TRUE(run(2, "connecting", {"int"}, "int").ok());
-  EXPECT_THAT(told(1, "int"), AllOf(HasSubstr("interrupted"), HasSubstr("meeting: rank 1")));
-  EXPECT_THAT(told(0, "int"),
-              AllOf(HasSubstr("a rank was interrupted"), HasSubstr("meeting: rank 1 (host ")));
+  EXPECT_THAT(told(1, "int"),
+              AllOf(HasSubstr("interrupted"), HasSubstr("rendezvous of the ranks: rank 1")));
+  EXPECT_THAT(told(0, "int"), AllOf(HasSubstr("a rank was interrupted"),
+                                    HasSubstr("rendezvous of the ranks: rank 1 (host ")));
   EXPECT_EQ(run(2, "connecting", {"kill"}, "kill").first_failed, 1);
   EXPECT_THAT(told(0, "kill"),
               AllOf(HasSubstr("a rank ended"), HasSubstr("connecting: rank 1 (host ")));

@@ -236,7 +236,7 @@ TEST(EvaluateTest, WhateverIsMeasuredIsAveragedExactly) {
                     },
                     data, {}, {.batch_size = 5});
               }),
-              HasSubstr(": 1 and 2"));
+              HasSubstr("different lengths: 1 values, then 2"));
 }
 
 TEST(EvaluateTest, WhatCannotBeIsNamed) {
@@ -247,7 +247,7 @@ TEST(EvaluateTest, WhatCannotBeIsNamed) {
   };
   EXPECT_THAT(error_text([&] { evaluate(three, data, {}); }),
               testing::AllOf(HasSubstr("not a class"), HasSubstr("sample 3, label 3"),
-                             HasSubstr("of 3 classes")));
+                             HasSubstr("[0, 3)")));
   EXPECT_EQ(exact_accuracy(three, data, {}).sum, 1);
   EXPECT_THAT(error_text([&] { evaluate(three, data, {}, {.top_k = {0}}); }), HasSubstr("top_k"));
 }

@@ -226,7 +226,7 @@ TEST(CompressedFieldsTest, ABombIsRefusedInBoundedMemory) {
     const Column column = columns::text("txt" + suffix);
     largest_request = 0;
     EXPECT_THAT(test::error_text([&] { one_batch(data, {column}, kCap); }),
-                AllOf(HasSubstr("more than 1.0 MiB"), HasSubstr("limit of max_expanded_bytes"),
+                AllOf(HasSubstr("exceeds 1.0 MiB"), HasSubstr("limit of max_expanded_bytes"),
                       HasSubstr("sample 0 ('s00000') in shard")));
     EXPECT_LE(largest_request, kCap + 1) << suffix;
     const Batch batch = one_batch(data, {column}, kCap * 6);

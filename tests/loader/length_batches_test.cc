@@ -486,7 +486,7 @@ TEST(GroupBatchesTest, WithinAnEpochOtherGroupsAreRefused) {
   };
   EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.expression = "sample % 2"; }),
               AllOf(HasSubstr("batch_sizes 6 6 6, held over, window 32' in the token"),
-                    HasSubstr("batch_sizes 6 6, held over, window 32' here")));
+                    HasSubstr("batch_sizes 6 6, held over, window 32' in this loader")));
   EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.window = 64; }), HasSubstr("cannot change"));
   Loader::Options named = group_options();  // the keys are only names
   named.by_group->expression = "'g' || (sample % 3)";

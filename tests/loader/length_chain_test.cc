@@ -459,7 +459,7 @@ class LengthChain {
 
   void draw_groups() {
     using Group = Loader::ByGroup::Group;
-    groups_.emplace();
+    groups_ = Loader::ByGroup{};
     groups_->window = rule_.window;
     groups_->expression =
         dice_.one_of({"substr(key, -1)", "CASE WHEN n > 6 THEN 'long' ELSE 'short' END -- ", "7"});

@@ -523,7 +523,7 @@ TEST(AudioColumnTest, ARangeWithoutSamplesIsABadField) {
   for (const double seconds : {0.0, 1.0}) {
     EXPECT_THAT(error_of(data, columns::audio("flac", {.seconds = seconds, .begin_seconds = 60})),
                 AllOf(HasSubstr("cannot decode"), HasSubstr("'flac' as a sound"),
-                      HasSubstr("no sample"), HasSubstr("[60.000000, inf) s")));
+                      HasSubstr("no audio sample"), HasSubstr("[60.000000, inf) s")));
   }
 }
 

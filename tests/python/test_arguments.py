@@ -245,7 +245,7 @@ def test_an_audit_takes_numbers_in_any_form() -> None:
 def test_a_state_with_a_wrong_entry_is_named() -> None:
     state = iter(Sampler(6)).state_dict()
     for name, wrong in (("epoch", None), ("position", "3"), ("rank", -1), ("start", 5)):
-        with pytest.raises(errors.InvalidArgument, match=f"state .*: its {name} is"):
+        with pytest.raises(errors.InvalidArgument, match=f"state .*: entry {name} is"):
             iter(Sampler(6)).load_state_dict({**state, name: wrong})
 
 

@@ -270,7 +270,7 @@ def test_views(ds: shardwise.Dataset) -> None:
     with pytest.raises(ValueError, match="no such column: nix"):
         ds.where("nix = 3")
     for parameter in ("?1", "?", ":x", "@x"):
-        text = f"parameter {re.escape(repr(parameter))}, .*no value"
+        text = f"parameter {re.escape(repr(parameter))} .*no value"
         with pytest.raises(errors.InvalidArgument, match=text):
             ds.where(f"cls = {parameter}")
 
@@ -445,8 +445,8 @@ def test_pickles_of_an_updated_index_have_the_new_shards(
     opener = sys.modules["shardwise.opening"]
     real = opener.open_as
 
-    def hooked(*arguments: Any) -> shardwise.Dataset:
-        data: shardwise.Dataset = real(*arguments)
+    def hooked(*arguments: Any, **options: Any) -> shardwise.Dataset:
+        data: shardwise.Dataset = real(*arguments, **options)
         if texts:
             replace(texts.pop())
         return data

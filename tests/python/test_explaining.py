@@ -13,6 +13,7 @@ from conftest import FakeRanks
 
 import shardwise
 from shardwise import Loader, Order, columns, errors, explain, when
+from shardwise.explaining import StepSample
 
 PROGRAM = shutil.which("shardwise", path=str(Path(shardwise.__file__).parents[2] / "bin"))
 
@@ -27,6 +28,13 @@ def said_by(command: str, *arguments: object) -> list[dict[str, Any]]:
         check=True,
     )
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def without_group(found: StepSample) -> dict[str, Any]:
+    """What the command prints of a sample whose batch has no group."""
+    said = found._asdict()
+    assert said.pop("group") == ""
+    return said
 
 
 @pytest.mark.parametrize(
@@ -46,7 +54,7 @@ def test_the_commands_say_the_same(
     ranks = {"world_size": 3, "batch_size": 4, "epoch": 3}
     for step in (0, 5):
         found = explain(ds, order, step=step, **ranks)  # type: ignore[arg-type]
-        assert [one._asdict() for one in found] == said_by("explain", *run, "--step", step)
+        assert [without_group(one) for one in found] == said_by("explain", *run, "--step", step)
     sample = found[-1].sample
     times = when(ds, order, sample, **ranks)  # type: ignore[arg-type]
     assert times == when(ds, order, found[-1].key, **ranks)  # type: ignore[arg-type]
@@ -61,7 +69,7 @@ def test_a_token_begins_where_it_stands(ds: shardwise.Dataset) -> None:
     token = sampler.token(3)
     found = explain(ds, order, step=1, world_size=3, batch_size=2, state=token)
     run = [ds.path, "--token", token, "--world", 3, "--batch", 2]
-    assert [one._asdict() for one in found] == said_by("explain", *run, "--step", 1)
+    assert [without_group(one) for one in found] == said_by("explain", *run, "--step", 1)
     assert found == explain(
         ds, order, step=1, world_size=3, batch_size=2, state={"token": token, "batches": 3}
     )
@@ -126,8 +134,15 @@ def test_what_there_is_not_is_an_error(ds: shardwise.Dataset) -> None:
         explain(ds, step=99, batch_size=50)
     with pytest.raises(errors.OutOfRange, match="sample 1000"):
         when(ds, None, 1000)
-    with pytest.raises(TypeError, match="no option 'steps'; give some of batch_size, "):
+    with pytest.raises(TypeError, match="when.* no option 'steps'; .*'state'"):
         when(ds, Order(), 3, steps=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="explain.* no option 'batchsize'; .* 'batch_size'"):
+        explain(ds, step=0, batchsize=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="choose from .*, batch_size, "):
+        explain(ds, step=0, rank=0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError) as raised:
+        explain(ds, step=0, batch_size="2")  # type: ignore[arg-type]
+    assert "no option" not in str(raised.value)
     with pytest.raises(errors.InvalidArgument, match="state=7"):
         explain(ds, step=0, state=7)
     by_length = loader_of(ds, by_length=shardwise.ByLength(field="bin"))

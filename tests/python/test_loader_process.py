@@ -245,7 +245,7 @@ loader = Loader(ds, columns=[columns.function("f", "int64", (), moves)], batch_s
 loader.start()
 while not errors:
     time.sleep(0.001)
-print(len(loader.next()), loader.prove(), "functions of columns" in errors[0])
+print(len(loader.next()), loader.prove(), "function of a column" in errors[0])
 """
     assert_ends(index, script, "103 epoch 0: 103 samples, each exactly once: proven True\n")
 
@@ -259,7 +259,7 @@ made = columns.function("f", "int64", (), walks)
 try:
     Loader(ds, columns=[made], threads={threads}).next()
 except shardwise.errors.Unsupported as error:
-    for part in ("functions of columns; ", "a Dataset", "stop(), stats() and summary()"):
+    for part in ("function of a column; ", "a Dataset", "stop(), stats() and summary()"):
         print(part in str(error))
 """
     assert_ends(index, script, "True\nTrue\nTrue\n")

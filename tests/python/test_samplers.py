@@ -148,7 +148,7 @@ def test_a_number_of_a_state_that_can_be_none_is_named(entry: str, number: Any) 
     with pytest.raises(errors.InvalidArgument) as raised:
         at.load_state_dict({**state, entry: number})
     said = str(raised.value)
-    assert f"its {entry} is {number}; " in said and "state_dict()" in said
+    assert f"entry {entry} is {number}; " in said and "state_dict()" in said
     assert at.state_dict() == state
 
 

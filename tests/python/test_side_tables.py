@@ -9,6 +9,7 @@ import sqlite3
 
 import pytest
 import shardwise
+from shardwise import Loader, Order, columns
 from shardwise.errors import InvalidArgument, Mismatch, NotFound, Unsupported
 
 
@@ -139,6 +140,52 @@ def test_columns_serve_views_weights_and_pickles(index):
     shardwise.detach(index, "table")
     assert shardwise.open(index).columns == [] and data.column("w") == [7, 8, 9]
     assert shardwise.side_tables(index) == []
+
+
+def test_columns_make_batches_groups_and_repacked_shards(index, tmp_path):
+    numpy = pytest.importorskip("numpy")
+    keys = [f"k{i}" for i in range(8)]
+    table = {
+        "key": keys,
+        "i": list(range(8)),
+        "r": [i / 4 for i in range(8)],
+        "t": ["even" if i % 2 == 0 else "odd" for i in range(8)],
+    }
+    shardwise.attach(index, table, on="key")
+    data = shardwise.open(index)
+    made = [
+        columns.metadata("i", missing=-1),
+        columns.metadata("r", float, missing=-2.5),
+        columns.metadata("t", str, missing="none"),
+        columns.key(),
+    ]
+    order = Order("sequential")
+    batch = Loader(data, columns=made, order=order, batch_size=10).next()
+    assert batch["i"].tolist() == [*range(8), -1, -1]
+    assert numpy.array_equal(batch["r"], [*table["r"], -2.5, -2.5])
+    assert [row.tobytes().decode() for row in batch["t"]] == [*table["t"], "none", "none"]
+    with pytest.raises(NotFound, match="'i': sample 8 .'k8'.*missing"):
+        Loader(data, columns=[columns.metadata("i")], order=order, batch_size=10).next()
+
+    view = data.where("t = 'odd' AND r > 0.5")
+    assert view.sample_keys() == ["k3", "k5", "k7"]
+    loader = Loader(view, columns=[columns.metadata("r", float)], order=order, batch_size=3)
+    assert loader.next()["r"].tolist() == [0.75, 1.25, 1.75]
+
+    by_group = shardwise.ByGroup("coalesce(t, 'none')")
+    loader = Loader(data, columns=made, order=Order(seed=3), batch_size=4, by_group=by_group)
+    groups = []
+    for batch in loader:
+        assert {row.tobytes().decode() for row in batch["t"]} == {batch.group}
+        groups += [batch.group] * len(batch)
+    assert sorted(groups) == ["even"] * 4 + ["none"] * 2 + ["odd"] * 4
+    with pytest.raises(InvalidArgument, match="NULL: .*sample 8"):
+        Loader(data, columns=made, by_group=shardwise.ByGroup("t"))
+
+    report = shardwise.repack(view, tmp_path / "packed")
+    packed = shardwise.open(report.path)
+    assert packed.sample_keys() == view.sample_keys() and packed.columns == []
+    assert shardwise.side_tables(report.path) == []
 
 
 def test_wrong_tables(index, tmp_path):

@@ -600,7 +600,7 @@ TEST_F(CloudTest, TheHubsVersionIsThatOfItsRedirectAndNotOfTheNode) {
     EXPECT_EQ(part.bytes, body.substr(10, 10));
     EXPECT_THAT(error_text([&] { fetchers.fetch({.url = url, .validator = "\"old\""}, part); }),
                 AllOf(HasSubstr("changed at its source: 'hf://datasets/o/n/x.tar'"),
-                      HasSubstr("'\"old\"' then"), HasSubstr("'\"sha\"' now"),
+                      HasSubstr("'\"old\"' before"), HasSubstr("'\"sha\"' now"),
                       HasSubstr("`shardwise index`")));
   }
 }

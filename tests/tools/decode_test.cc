@@ -144,7 +144,7 @@ TEST(EpochDecodeTest, ASampleThatCannotBeDecodedIsNamed) {
       {{"cls", "seven"}, "field 'cls'"},
       {{"txt", "\xff"}, "cannot decode field 'txt' as text (it is not UTF-8)"},
       {{"json", "\xff"}, "cannot decode field 'json' as JSON ('\\xff' where a value belongs"},
-      {{"json", "{"}, "cannot decode field 'json' as JSON (it ends where a key belongs"},
+      {{"json", "{"}, "cannot decode field 'json' as JSON (the text ends where a key belongs"},
   };
   for (const auto& [field, text] : bad) {
     const ImageIndex index({{13, field}});
@@ -163,11 +163,11 @@ TEST(EpochDecodeTest, AStripThatWouldTakeMuchMemoryToResizeIsRefused) {
   const ImageIndex wide({{3, {"png", png_bomb(1U << 26, 1)}}});
   expect_failure(
       shardwise({"epoch", "--quiet", wide.path(), "--decode", "rgb", "--resize", "224x224"}),
-      {"1x67108864 (HxW) has a side of more than 1048576 pixels", "s3"});
+      {"1x67108864 (HxW) has a side of more than 1,048,576 pixels", "s3"});
   const ImageIndex tall({{3, {"png", png_bomb(1, 1U << 20)}}});
   expect_failure(
       shardwise({"epoch", "--quiet", tall.path(), "--decode", "rgb", "--resize", "2x1024"}),
-      {"1048576x1024 (HxW)", "268435456", "s3"});
+      {"1048576x1024 (HxW)", "268,435,456", "s3"});
 }
 
 TEST(EpochDecodeTest, RgbNeedsOneImageInEachSample) {

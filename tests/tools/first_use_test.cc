@@ -75,7 +75,7 @@ TEST_F(FirstUseTest, ShardsThatMayOnlyBeReadWillDo) {
                   "or name another folder (--index-cache DIR)"});
   if (is_root) {
     expect_failure(as_user(program, home, {"info", data(), "--index-cache", data()}),
-                   {"cannot be a folder for indexes (it belongs to another user)", data()});
+                   {"folder for indexes", "belongs to another user", data()});
   }
   fs::permissions(dir_.path(), fs::perms::owner_all);
   fs::permissions(data(), fs::perms::owner_all);

@@ -198,6 +198,7 @@ TEST(JsonNamesTest, EachHasOneTypeInAllCommands) {
   for (const std::string& token : tokens_of(whole)) all.run("token", {token});
   all.run("epoch", {whole});
   if (tools::has_loader()) {
+    all.run("explain", {whole, "--step", "0", "--batch", "2", "--group-by", "sample % 2"});
     all.run("epoch", {dir / "packed", "--decode", "auto", "--max-bad", "9"});
     all.run("epoch", {dir / "packed", "--decode", "auto", "--replay", "2"});
   }

@@ -3,6 +3,7 @@
 #include <wordexp.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -73,7 +74,10 @@ struct Programs {
 /// Returns the words of a command as a shell passes them to the program, without a launcher before
 /// the program, and without a redirection of the output.
 std::vector<std::string> words_of(std::string command, const std::string& program) {
-  command = command.substr(0, command.find(" > "));
+  const std::size_t arrow = std::min(command.rfind(" > "), command.size());
+  const auto end = command.begin() + static_cast<std::ptrdiff_t>(arrow);
+  const bool is_quoted = std::count(command.begin(), end, '"') % 2 == 1;
+  if (!is_quoted) command.erase(end, command.end());
   wordexp_t expanded{};
   EXPECT_EQ(::wordexp(command.c_str(), &expanded, WRDE_NOCMD | WRDE_UNDEF), 0) << command;
   std::vector<std::string> words(expanded.we_wordv, expanded.we_wordv + expanded.we_wordc);

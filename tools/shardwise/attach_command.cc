@@ -144,6 +144,7 @@ void add_attach_command(CLI::App& program, Output& out) {
       "contains texts.\n\n"
       "Examples:\n"
       "  shardwise attach train.idx scores.csv --on key\n"
+      "  shardwise query train.idx \"SELECT key, score FROM samples WHERE score > 0.5\"\n"
       "  shardwise attach train.idx laion.sqlite --on id --column 'ratio=aspect ratio'\n"
       "  shardwise attach train.idx --detach scores");
   command->callback([options, &out] { run(*options, out); });

@@ -135,8 +135,8 @@ void add_repack_command(CLI::App& program, Output& out) {
   mark_common(*command, {"--output", "--where", "--shuffle", "--max-samples", "--max-bytes",
                          "--index", "--force", "--dry-run", "--json"});
   command->footer(
-      "Keys, fields and bytes do not change, and the new index has the metadata columns of the old "
-      "one.\n"
+      "Keys, fields and bytes do not change. The new index has the metadata columns of the old "
+      "one, but not its side tables: attach these to the new index.\n"
       "Equal data and options give equal shards, byte for byte. An interrupted run continues when "
       "it is repeated.\n\n"
       "Example:\n  shardwise repack train.idx -o small --where \"cls < 10\" --shuffle 1");

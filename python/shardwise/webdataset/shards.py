@@ -244,7 +244,7 @@ class OpenShards:
         rounds = _rounds([sources[url] for url in urls])
         open_one = _open_what_is_there if is_lenient else open_dataset
         datasets: list[_core.Dataset] = [open_one(some, cache=cache) for some in rounds]
-        if cache is None and any(shard.compression for one in datasets for shard in one.shards):
+        if cache is None and any(s.compression != "none" for d in datasets for s in d.shards):
             cache = self._cache(cache_dir, cache_size)  # no name of a shard said so
             datasets = [open_one(some, cache=cache) for some in rounds]
         self.needs_cache = cache is not None

@@ -13,7 +13,7 @@
 namespace shardwise::detail {
 namespace {
 
-constexpr int kMaxChannels = 64;
+constexpr int kMaxStoredChannels = 64;
 /// Number of seconds to decode before the first requested sample, so that the codec's state is
 /// right. This exceeds two blocks of Vorbis, two frames of AAC, and the 80 ms of Opus.
 constexpr double kWarmUp = 0.5;
@@ -175,7 +175,7 @@ AudioDecoder::AudioDecoder(std::string_view bytes, const Format& format)
   sample_rate_ = frame_->sample_rate;
   channels_ = channels_of(*frame_);
   if (sample_rate_ <= 0) throw DecodeFailure("the sound track has no sample rate");
-  if (channels_ <= 0 || channels_ > kMaxChannels) {
+  if (channels_ <= 0 || channels_ > kMaxStoredChannels) {
     throw DecodeFailure(std::to_string(channels_) + " channels are not supported");
   }
   first_sample_ = number_of_first();

@@ -29,9 +29,9 @@ struct VideoReader::Impl {
   void require_room(std::int64_t count, std::size_t size) const {
     const auto frame_bytes = static_cast<std::uint64_t>(info.height * info.width) * 3;
     if (size % frame_bytes == 0 && size / frame_bytes == static_cast<std::uint64_t>(count)) return;
-    throw InvalidArgument(
-        "the memory for " + counted(count, "frame") + " has " + counted(size, "byte"), where,
-        "give " + counted(frame_bytes, "byte") + " per frame");
+    throw InvalidArgument("the memory for " + counted(static_cast<std::uint64_t>(count), "frame") +
+                              " has " + counted(size, "byte"),
+                          where, "give " + counted(frame_bytes, "byte") + " per frame");
   }
 
   void require_frame(std::int64_t number) const {
