@@ -135,7 +135,7 @@ TEST(RendezvousProcessTest, ARankThatIsKilledWhileTheOthersWaitIsNamed) {
     EXPECT_EQ(ranks[1].result(), "");
     for (const std::size_t rank : {0u, 2u}) {
       EXPECT_THAT(ranks[rank].result(),
-                  AllOf(HasSubstr("a rank ended"), HasSubstr("meeting: rank 1 (host "),
+                  AllOf(HasSubstr("a rank ended"), HasSubstr("ranks: rank 1 (host "),
                         HasSubstr(", process " + std::to_string(ranks[1].pid()) + ")")));
     }
   }

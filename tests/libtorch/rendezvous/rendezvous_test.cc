@@ -363,7 +363,7 @@ TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
     options.notice = [&](const std::string& text) { notices.push_back(text); };
     EXPECT_EQ(test::error_code([&] { Rendezvous meeting(options); }), ErrorCode::kCancelled);
     EXPECT_THAT(notices, ElementsAre(AllOf(HasSubstr("interrupted; "),
-                                           HasSubstr("tell rank 0 at '127.0.0.1'"))));
+                                           HasSubstr("notify rank 0 at '127.0.0.1'"))));
   }
   for (const bool connecting : {false, true}) {
     std::atomic<bool> cancel{false};
@@ -386,9 +386,9 @@ TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
       static_cast<void>(meeting.get("never"));
       return "met";
     });
-    EXPECT_THAT(results[1], AllOf(HasSubstr("interrupted"), HasSubstr("meeting: rank 1")));
+    EXPECT_THAT(results[1], AllOf(HasSubstr("interrupted"), HasSubstr("ranks: rank 1")));
     EXPECT_THAT(results[0],
-                AllOf(HasSubstr("a rank was interrupted"), HasSubstr("meeting: rank 1 (host ")));
+                AllOf(HasSubstr("a rank was interrupted"), HasSubstr("ranks: rank 1 (host ")));
   }
 }
 
@@ -409,7 +409,7 @@ TEST(RendezvousTest, WhoComesAfterARankWasInterruptedHearsItAndDoesNotWait) {
       static_cast<void>(meeting.get("never"));
       return "met";
     });
-    const std::string name = "meeting: rank " + std::to_string(interrupted) + " (host ";
+    const std::string name = "ranks: rank " + std::to_string(interrupted) + " (host ";
     for (const std::string& result : results) {
       EXPECT_THAT(result, AllOf(HasSubstr("interrupted"), HasSubstr(name)));
     }
@@ -536,7 +536,7 @@ TEST(RendezvousTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {
   EXPECT_EQ(leave(4, kLong), ErrorCode::kCancelled);
   others.join();
   EXPECT_THAT(heard, testing::Each(AllOf(HasSubstr("a rank was interrupted"),
-                                         HasSubstr("meeting: rank 0 (host "))));
+                                         HasSubstr("ranks: rank 0 (host "))));
   EXPECT_THAT(notices, ElementsAre(HasSubstr("interrupted")));
   // Rank 0 waits no longer than the deadline, whichever rank is missing.
   EXPECT_EQ(leave(2, milliseconds(1)), ErrorCode::kCancelled);
