@@ -403,7 +403,7 @@ def test_a_node_with_another_index_is_named(own: Path, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "other.idx", own)
     for table in tmp_path.glob("other.idx.*.table"):
         shutil.copy(table, tmp_path / table.name.replace("other", "own"))
-    with pytest.raises(errors.Mismatch, match="on the node .*index is another"):
+    with pytest.raises(errors.Mismatch, match="on the node .*index changed"):
         data.take_all()
     os.unlink(own)
     with pytest.raises(errors.NotFound, match="on the node .*own.idx"):
@@ -441,4 +441,4 @@ def test_where_ray_is_not_installed_it_is_said_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert "ImportError: shardwise.ray needs Ray Data (" in done.stderr
-    assert "install it: pip install 'ray[data]'" in done.stderr
+    assert "install Ray Data: pip install 'ray[data]'" in done.stderr

@@ -96,8 +96,8 @@ CHANGES: list[tuple[Callable[[Path], None], str]] = [
     (replaced, r"the shard changed .*: .*000001.tar' \(modified .*run shardw"),
     (replaced_by_a_copy, r"the shard changed .*: .*000001.tar' \(modified .*run"),
     (edited, r"the shard changed .*: .*000001.tar' \(modified .*run shardwise"),
-    (cut, r"the shard changed .*: .*000001.tar' \(\d+ bytes now, .*run shardw"),
-    (longer, r"the shard changed .*: .*000001.tar' \(\d+ bytes now, .*run sha"),
+    (cut, r"the shard changed .*: .*000001.tar' \([\d,]+ bytes now, .*run shardw"),
+    (longer, r"the shard changed .*: .*000001.tar' \([\d,]+ bytes now, .*run sha"),
 ]
 
 
