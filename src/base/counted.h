@@ -10,7 +10,7 @@ namespace shardwise::detail {
 
 /// A count with its noun, for people: "1 shard", "2,000 shards", "2 misses", "2 deliveries".
 inline std::string counted(std::uint64_t count, std::string_view singular) {
-  const std::string text = human_count(count) + " " + std::string(singular);
+  std::string text = human_count(count) + " " + std::string(singular);
   if (count == 1) return text;
   if (singular.ends_with('s')) return text + "es";
   return singular.ends_with('y') ? text.substr(0, text.size() - 1) + "ies" : text + "s";

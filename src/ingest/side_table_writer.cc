@@ -332,6 +332,7 @@ SideTable::Match SideTableWriter::finish() {
   const SideTables present(path_, {});
   std::vector<Stored> tables = stored_tables(present);
   std::vector<SideTable> infos;
+  infos.reserve(tables.size());
   for (const Stored& stored : tables) infos.push_back(stored.table);
   require_names(infos);
   const Stored added{table_, {}, &writer_.file(), writer_.header().file_bytes};

@@ -283,7 +283,7 @@ void GroupBatches::load(std::uint64_t window) {
   std::uint64_t next = is_ahead ? window_.number + 1 : first_window_;
   WindowSamples held_over = is_ahead ? std::move(window_.held_over) : held_at_first_;
   for (; next <= window; ++next) {
-    make(next, std::move(held_over));
+    make(next, std::exchange(held_over, {}));
     if (next < window) held_over = std::move(window_.held_over);
   }
 }
