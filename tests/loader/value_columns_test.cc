@@ -228,6 +228,19 @@ TEST(ValueColumnsTest, ArraysAtJsonPathsAreRowsOfNumbers) {
   EXPECT_THAT(batch["boxes"].values<std::int16_t>(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
 }
 
+TEST(ValueColumnsTest, EmptyRowsOfABatchWithoutOtherRowsHaveOneDimension) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"json", "[]"}}, {{"json", "[]"}}});
+  const Batch batch = all_rows(
+      data, {columns::tokens("json:$"), columns::array("json:$", DType::kFloat32).named("reals"),
+             columns::ragged_function("f", DType::kInt8,
+                                      [](const Sample&, const Hash128&, columns::Row&) {})});
+  for (const char* name : {"json", "reals", "f"}) {
+    EXPECT_THAT(batch[name].row_shape(0), ElementsAre(0)) << name;
+    EXPECT_THAT(batch[name].row_shape(1), ElementsAre(0)) << name;
+  }
+}
+
 TEST(ValueColumnsTest, AnArrayThatIsNotARowNamesTheReason) {
   const test::TempDir dir;
   const auto refused = [&](const std::string& json, const Column& column, const std::string& why) {
