@@ -232,11 +232,12 @@ unsigned num_threads(const Index& index, const VerifyOptions& options) {
     ++num_remote;
     largest = std::max(largest, info.expanded_bytes);
   }
-  std::uint64_t max_open = std::min<std::uint64_t>(detail::kAskedAtOnce, num_remote);
-  if (num_remote == 0) return usable_cores();
-  if (options.full)
-    max_open = std::min(max_open, std::max(kMaxTemporaryBytes / largest, std::uint64_t{1}));
-  return static_cast<unsigned>(max_open);
+  std::uint64_t threads = num_remote == index.num_shards() ? 0 : usable_cores();
+  threads = std::max(threads, std::min<std::uint64_t>(detail::kAskedAtOnce, num_remote));
+  if (options.full && num_remote > 0) {
+    threads = std::min(threads, std::max(kMaxTemporaryBytes / largest, std::uint64_t{1}));
+  }
+  return static_cast<unsigned>(threads);
 }
 
 }  // namespace
@@ -277,6 +278,7 @@ void verify_shards(const Index& index, const VerifyOptions& options,
     const Lock lock(mutex);
     whole.shards_done = number + 1;
     report(number, *problem);
+    if (options.progress) options.progress(whole);
   }
 }
 

@@ -140,13 +140,19 @@ TEST(VerifyTest, AnyNumberOfThreadsReportsTheShardsInOrder) {
   rewrite(shards[7], TarBuilder().file("key.txt", "X").end().bytes());
   for (const unsigned threads : {0u, 1u, 5u}) {
     std::vector<std::uint64_t> numbers;
-    verify_shards(*index, {.full = true, .threads = threads},
+    Progress last;
+    verify_shards(*index,
+                  {.full = true,
+                   .threads = threads,
+                   .progress = [&](const Progress& progress) { last = progress; }},
                   [&](std::uint64_t shard, const std::optional<std::string>& problem) {
                     numbers.push_back(shard);
                     EXPECT_EQ(problem.has_value(), shard == 7) << threads;
                   });
     EXPECT_THAT(numbers, testing::SizeIs(40));
     EXPECT_TRUE(std::ranges::is_sorted(numbers));
+    EXPECT_EQ(last.shards_done, 40u);
+    EXPECT_EQ(last.bytes_done, index->summary().shard_bytes);
   }
 }
 
