@@ -113,7 +113,7 @@ void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
     throw CorruptIndex("the index is damaged",
                        in_quotes(index->path()) + " (shard " + std::to_string(info.number) +
                            ": a member lies outside the shard)",
-                       rebuild_remedy());
+                       rebuild_remedy(index->path()));
   }
   shard.index = index;
   shard.first_sample = info.first_sample;

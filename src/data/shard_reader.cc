@@ -125,7 +125,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
   for (const Run& run : runs) {
     if (run.size > shard_bytes - total) {
       throw CorruptIndex("the index is damaged", sample.describe() + " (its members overlap)",
-                         rebuild_remedy());
+                         rebuild_remedy(index_->path()));
     }
     total += run.size;
   }

@@ -45,7 +45,7 @@ IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
     }
   }
   view_ = TableView(table_->bytes(),
-                    {"the index is damaged", in_quotes(table_path()), rebuild_remedy()});
+                    {"the index is damaged", in_quotes(table_path()), rebuild_remedy(path_)});
   const Index::Summary& summary = catalogue_->meta().summary;
   const TableHeader& h = header();
   if (h.header_checksum != catalogue_->meta().table_checksum ||
