@@ -264,6 +264,50 @@ TEST(RepackTest, AKilledCallIsContinuedOnlyByTheSameCall) {
   });
 }
 
+/// Members that the policies of the old index leave out or keep, and columns without a value.
+TEST(RepackTest, SamplesOfAnIndexWithLenientPoliciesAreCopied) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("./a.json", R"({"n": 1})").file("./a.TXT", "first").file("./a.txt", "second");
+  tar.file("README", "no field").file("d/.hidden", "x").entry("dir/", '5', "");
+  tar.file("d/b.json", "{broken").file("d/b.x.y", "");
+  tar.entry("d/b.link", '1', "", "d/b.json");
+  tar.file("./a.json", "again").file("__info__.json", "{}");
+  tar.file(std::string(120, 'k') + ".json", "2").file("c.json", R"({"n": 3})");
+  test::write_file(dir / "a.tar", tar.end().bytes());
+  std::string cut = TarBuilder().file("e.json", R"({"n": 4})").file("f.json", "5").bytes();
+  cut[1024 + 3] = 'X';  // the header of f.json
+  test::write_file(dir / "b.tar", cut);
+  for (const bool keeps : {false, true}) {
+    BuildOptions options;
+    options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
+    if (keeps) {
+      options.content.policies.repeated_key = DefectPolicies::OnDefect::kKeep;
+      options.content.policies.link = DefectPolicies::OnLink::kResolve;
+    }
+    options.content.columns = {{"n", "json", "$.n"}};
+    const std::string path = dir / (keeps ? "keep.idx" : "skip.idx");
+    build_index(path, {dir / "a.tar", dir / "b.tar"}, options);
+    const Dataset data = Dataset::open(path);
+    ASSERT_GE(data.size(), 4u);
+    // One sample in each shard, because keys may be repeated.
+    const std::string folder = path + ".new";
+    const Dataset repacked = Dataset::open(repack(data, folder, {.max_samples = 1}).index);
+    ASSERT_EQ(repacked.size(), data.size());
+    for (std::uint64_t i = 0; i < data.size(); ++i) {
+      const Sample now = repacked[i], before = data[i];
+      EXPECT_EQ(now.key(), before.key());
+      ASSERT_EQ(now.num_fields(), before.num_fields()) << now.key();
+      for (std::size_t j = 0; j < now.num_fields(); ++j) {
+        EXPECT_EQ(now.field(j).name, before.field(j).name);
+        EXPECT_EQ(now.field(j).bytes, before.field(j).bytes);
+      }
+    }
+    EXPECT_EQ(repacked.where("n IS NULL").size(), data.where("n IS NULL").size());
+    EXPECT_EQ(repacked.where("n = 3").size(), 1u);
+  }
+}
+
 TEST(RepackTest, AFolderIsNotShared) {
   const TempDir dir;
   test::Dice dice(1);
