@@ -7,6 +7,7 @@
 #include "index/offset_table.h"
 #include "index/segment_of.h"
 #include "shardwise/ingest/index_builder.h"
+#include "support/environment.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -117,6 +118,14 @@ TEST(VerifyTest, InFullNeedsHashes) {
   EXPECT_THAT(
       test::error_text([&] { verify_shard(*Index::open(dir / "t.idx"), 0, {.full = true}); }),
       HasSubstr("index holds no hashes"));
+}
+
+TEST(VerifyTest, AVariableThatNamesNoFolderForTemporaryFilesIsIgnored) {
+  const TempDir dir;
+  build_index(dir / "t.idx", test::write_shards(dir, 1, 3));
+  test::Environment environment;
+  environment.set("TMPDIR", dir / "missing");
+  EXPECT_EQ(verify_shard(*Index::open(dir / "t.idx"), 0), std::nullopt);
 }
 
 TEST(VerifyTest, AnyNumberOfThreadsReportsTheShardsInOrder) {
