@@ -8,6 +8,7 @@ import random
 import sqlite3
 
 import pytest
+from conftest import needs
 import shardwise
 from shardwise import Loader, Order, columns
 from shardwise.errors import InvalidArgument, Mismatch, NotFound, Unsupported
@@ -51,7 +52,7 @@ def test_mappings(index):
 
 
 def test_frames_of_pandas(index):
-    pandas = pytest.importorskip("pandas")
+    pandas = needs("pandas")
     frame = pandas.DataFrame(TABLE)
     expect(index, shardwise.attach(index, frame, on="key", name="f"), "f")
     report = shardwise.attach(index, frame.set_index("key"), on="key", name="f", replace=True)
@@ -63,7 +64,7 @@ def test_frames_of_pandas(index):
 
 @pytest.mark.parametrize("kind", ["table", "parquet", "stream"])
 def test_arrow(index, tmp_path, kind):
-    pa = pytest.importorskip("pyarrow")
+    pa = needs("pyarrow")
     from pyarrow import parquet
 
     table = pa.table({name: pa.array(values, from_pandas=True) for name, values in TABLE.items()})
@@ -143,7 +144,7 @@ def test_columns_serve_views_weights_and_pickles(index):
 
 
 def test_columns_make_batches_groups_and_repacked_shards(index, tmp_path):
-    numpy = pytest.importorskip("numpy")
+    numpy = needs("numpy")
     keys = [f"k{i}" for i in range(8)]
     table = {
         "key": keys,
