@@ -1,5 +1,5 @@
-// Tests that comments are at most as wide as code, because the formatter does not wrap them, and that
-// each test that may be skipped says why.
+// Tests that comments are at most as wide as code, because the formatter does not wrap them.
+// Tests that each test that may be skipped says why.
 #include <filesystem>
 #include <sstream>
 

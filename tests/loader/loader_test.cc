@@ -362,6 +362,7 @@ TEST(LoaderTest, ABadSampleIsListedWithItsReason) {
   Loader loader(data, {.columns = all_columns(), .batch_size = 7, .max_bad = 3});
   while (loader.next()) {
   }
+  EXPECT_THAT(loader.prove(), HasSubstr("47 samples"));
   EXPECT_THAT(loader.bad_samples().samples().at(17).reason,
               test::Says("'cls' is not an integer: '?'", "sample 17 ('s00017')"));
 }

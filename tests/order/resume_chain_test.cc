@@ -353,6 +353,12 @@ class Chain {
     }
     const Sampler& some = *random_.one_of(piece.ranks);
     must_equal(some.deliveries_before(point_.position), so_far_, "deliveries before the point");
+    const std::uint64_t position = random_.between(point_.position, epoch_length() + 1);
+    const auto end = std::lower_bound(piece.walk.begin(), piece.walk.end(), position);
+    must_equal(some.deliveries_before(position),
+               so_far_ + std::min<std::uint64_t>(
+                             static_cast<std::uint64_t>(end - piece.walk.begin()), piece.rows),
+               "deliveries before a position");
     must(some.is_exact() == (has_exact_passes() && !is_virtual()), "is_exact()");
   }
 

@@ -179,6 +179,20 @@ TEST(SamplerTest, WorksAtTenToTheTwelfth) {
   }
 }
 
+TEST(SamplerTest, AStepHasTheSamplesFromItsFirstOnToTheNextStepsFirst) {
+  for (std::uint64_t global = 1; global <= 12; ++global) {
+    for (std::uint64_t rank = 0; rank < 5; ++rank) {
+      const auto sampler =
+          make_sampler(40, {}, {.rank = rank, .world_size = 5, .global_batch_size = global});
+      for (std::uint64_t i = 0; i < sampler->size(); ++i) {
+        const std::uint64_t step = sampler->step_of(i);
+        EXPECT_LE(sampler->first_of_step(step), i) << global << " " << rank;
+        EXPECT_GT(sampler->first_of_step(step + 1), i) << global << " " << rank;
+      }
+    }
+  }
+}
+
 TEST(SamplerTest, OptionsThatMeanNothingAreRefused) {
   const auto text = [](const SampleSet& samples, const Order& order,
                        const RankOptions& ranks = {}) {
