@@ -105,7 +105,10 @@ void add_joins(nb::class_<DatasetObject>& type) {
            "Keys may repeat in this dataset, but not in ``other``. The fingerprint depends on both "
            "datasets. Pickled, the join is computed again where it arrives, once per process.\n\n"
            "Cost: O(samples of both), and 4 bytes per sample of this dataset.\n"
-           "Errors: InvalidArgument for a repeated key or field; Unsupported without an index.")
+           "Errors: InvalidArgument for a repeated key or field; Unsupported without an index.\n\n"
+           ">>> again = shardwise.open(\"other.idx\")\n"
+           ">>> ds.join(again, suffix=\"b\")[42].keys()\n"
+           "['jpg', 'cls', 'txt', 'b.jpg', 'b.cls', 'b.txt']")
       .def_prop_ro("join_report", &join_report,
                    nb::sig("def join_report(self) -> shardwise.records.JoinReport | None"),
                    "The numbers of samples that the last join() matched; None if it is not a join.")

@@ -48,7 +48,6 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     {"Dataset::open", "", "shardwise.open()"},
     {"Dataset::Access::kMap", "--access map", "access=\"map\""},
     {"Dataset::Access::kRange", "--access range", "access=\"range\""},
-    {"Dataset::JoinOptions::suffix", "", "suffix="},
     {"Dataset::Options::accept_times", "--accept-times", "accept_times=True"},
     {"Dataset::Options::allow_part", "--allow-part", "allow_part=True"},
     {"Dataset::Options::cache", "--cache DIR", "cache="},

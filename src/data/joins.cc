@@ -10,11 +10,11 @@
 #include "base/error_types.h"
 #include "base/expanding_reader.h"
 #include "base/hasher.h"
-#include "base/spelling.h"
 #include "base/text.h"
 #include "data/checked_segments.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
+#include "data/sample_access.h"
 #include "index/claimed_index.h"
 #include "index/segment_of.h"
 #include "index/side_tables.h"
@@ -265,8 +265,8 @@ std::shared_ptr<const detail::RenamedFields> renamed_fields(const Dataset& data,
     if (has(own, shown) || has(other, shown)) {
       throw InvalidArgument(
           "both datasets of a join have a field of the same name", "field " + in_quotes(shown),
-          (suffix.empty() ? "give a suffix" : "give another suffix") + std::string(" (") +
-              spelled("Dataset::JoinOptions::suffix") + "), which renames the field of the second");
+          suffix.empty() ? "give suffix=, which renames the field of the second dataset"
+                         : "choose another suffix");
     }
     renamed->add(field, shown);
   }

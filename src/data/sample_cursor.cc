@@ -170,7 +170,7 @@ void HeldShards::borrow_own(Sample& sample, std::uint64_t index, std::uint64_t n
     place.shard = {};
     auto opened = data_.impl_->pool.find(shard);
     if (!opened || opened->data == nullptr) {
-      Sample own = data_.own_sample(number);
+      Sample own = data_.sample_without_joins(number);
       if (own.own_) {  // the sample owns its bytes, or its shard is being fetched
         std::swap(own.joined_, sample.joined_);
         sample = std::move(own);
