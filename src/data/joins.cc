@@ -167,7 +167,7 @@ using detail::JoinSide;
 using detail::SampleMatches;
 
 /// Number of samples between two checks of the cancel token.
-constexpr std::uint64_t kPace = 4096;
+constexpr std::uint64_t kSamplesPerCheck = 4096;
 
 /// The keys of a dataset's samples, by their numbers in its index. Fast for ascending numbers.
 class KeysInOrder {
@@ -282,7 +282,7 @@ void match(const Dataset& data, JoinSide& side, const CancelToken& cancel) {
   KeyFinder finder(side.other);
   std::vector<bool> has_match(side.other.size());
   for (std::uint64_t i = 0; i < data.size(); ++i) {
-    if (i % kPace == 0) cancel.throw_if_cancelled();
+    if (i % kSamplesPerCheck == 0) cancel.throw_if_cancelled();
     const std::uint64_t number = data.number_in_index(i);
     const std::string_view key = keys.of(number);
     if (const auto found = finder.find(key)) {
