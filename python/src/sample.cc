@@ -15,6 +15,7 @@
 #include "blocking.h"
 #include "data/sample_access.h"
 #include "decode/field_kind.h"
+#include "data/dataset_access.h"
 #include "errors.h"
 #include "field_names.h"
 #include "gil.h"
