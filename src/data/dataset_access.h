@@ -22,7 +22,8 @@ struct DatasetAccess {
   /// Removes this future from the dataset. Does nothing if another future has been set since.
   static void unfollow(const Dataset& data, const ShardFuture* future);
   /// Returns the datasets that are joined to this one.
-  static std::span<const std::shared_ptr<const JoinSide>> joins(const Dataset& data) noexcept;
+  SHARDWISE_EXPORT static std::span<const std::shared_ptr<const JoinSide>> joins(
+      const Dataset& data) noexcept;
   /// Returns the fingerprint of the dataset of which `data` is a view.
   SHARDWISE_EXPORT static const Hash128& whole_fingerprint(const Dataset& data) noexcept;
   /// True if a sample of the index is in the dataset.

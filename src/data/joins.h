@@ -29,7 +29,7 @@ namespace shardwise::detail {
 /// Threads: immutable after the last call of set().
 /// Memory: 4 bytes per sample, or 8 if the other dataset has 2^32 - 1 samples or more. Pages of the
 ///   table in which no sample has a match take none.
-class SampleMatches {
+class SHARDWISE_EXPORT SampleMatches {
  public:
   SampleMatches(std::uint64_t num_samples, std::uint64_t num_others);
 
@@ -87,7 +87,7 @@ struct JoinSide {
 };
 
 /// Which shards of a joined dataset each shard of the first dataset needs.
-class ShardsMet {
+class SHARDWISE_EXPORT ShardsMet {
  public:
   /// Returns the uses of the joined dataset's shards, from those of the first dataset's shards. A
   /// shard is needed while a shard that needs it is needed. Returns nullopt if too many shards are
@@ -95,11 +95,11 @@ class ShardsMet {
   [[nodiscard]] std::optional<EpochSchedule> uses(const EpochSchedule& first) const;
 
  private:
-  friend ShardsMet shards_met(const Dataset& first, const JoinSide& side);
+  friend SHARDWISE_EXPORT ShardsMet shards_met(const Dataset& first, const JoinSide& side);
   std::vector<std::vector<std::uint64_t>> of_shard_;  // by shard of the first dataset
 };
 /// Cost: O(samples).
-[[nodiscard]] ShardsMet shards_met(const Dataset& first, const JoinSide& side);
+[[nodiscard]] SHARDWISE_EXPORT ShardsMet shards_met(const Dataset& first, const JoinSide& side);
 
 /// All datasets that are joined to a first dataset, in the order of the calls.
 struct Joins {

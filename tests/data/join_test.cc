@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error_types.h"
+#include "data/dataset_access.h"
 #include "data/joins.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
@@ -193,6 +194,30 @@ TEST(JoinTest, AnErrorNamesTheShardOfTheFieldsDataset) {
               HasSubstr("b-0.tar"));
   test::write_file(dir / "b-0.tar", test::TarBuilder().file("s00000.n", "12").end().bytes());
   EXPECT_THROW(static_cast<void>(first.join(Dataset::open(dir / "b.idx"))[0]), StaleIndex);
+}
+
+/// Samples with a field of the dataset's name.
+Dataset plain(const test::TempDir& dir, const std::string& name, std::size_t num_samples,
+              std::size_t per_shard) {
+  return make_dataset(dir, name, std::vector<test::Fields>(num_samples, {{name, "x"}}), per_shard);
+}
+
+TEST(JoinTest, AShardOfTheOtherIsNeededWhileAShardThatNeedsItIs) {
+  const test::TempDir dir;
+  const Dataset first = plain(dir, "a", 6, 2);
+  const Dataset data = first.join(plain(dir, "b", 6, 3));
+  const auto uses_in = [](const Dataset& joined, const EpochSchedule& schedule) {
+    const auto side = detail::DatasetAccess::joins(joined)[0];
+    return detail::shards_met(joined, *side).uses(schedule);
+  };
+  const auto uses = uses_in(data, {.num_slots = 6, .uses = {{2, 0, 2}, {0, 2, 4}, {1, 4, 6}}});
+  ASSERT_TRUE(uses.has_value());
+  EXPECT_EQ(uses->num_slots, 6U);
+  EXPECT_THAT(uses->uses,
+              ElementsAre(UseInterval{1, 0, 2}, UseInterval{0, 2, 6}, UseInterval{1, 4, 6}));
+  const Dataset scattered = plain(dir, "c", 9, 9).join(plain(dir, "d", 9, 1));
+  EXPECT_EQ(uses_in(scattered, {.num_slots = 9, .uses = {{0, 0, 9}}}), std::nullopt)
+      << "it needs 9 shards";
 }
 
 TEST(JoinTest, MatchesOfManySamplesAreNarrowOrWide) {
