@@ -94,13 +94,13 @@ void add_joins(nb::class_<DatasetObject>& type) {
            nb::sig("def join(self, other: Dataset, *, on: str = 'key', how: str = 'inner', "
                    "suffix: str = '') -> Dataset"),
            "A dataset whose samples have the fields of this dataset and those of the sample of "
-           "``other`` with the same key, e.g. captions in other shards. Nothing is copied. It has "
-           "the numbering, shards and cache of this dataset; ``other`` keeps its own cache. "
-           "where() knows the columns of this dataset; to select by those of ``other``, join a "
+           "``other`` with the same key, e.g. captions in other shards. A join copies no bytes. It "
+           "has the numbering, shards and cache of this dataset; ``other`` keeps its own cache. "
+           "where() knows the columns of this dataset. To select by columns of ``other``, join a "
            "view of it.\n\n"
-           "how: \"inner\" drops samples without a match; \"left\" keeps them, and they lack the "
-           "fields of ``other``. suffix: renames fields of ``other`` that this dataset has, too: "
-           "with \"mask\", png becomes mask.png; without it such a field is an error. on: only "
+           "how: \"inner\" drops samples without a match. \"left\" keeps them; they lack the "
+           "fields of ``other``. suffix: renames fields of ``other`` that this dataset also has: "
+           "with \"mask\", png becomes mask.png. Without it, such a field is an error. on: only "
            "\"key\".\n\n"
            "Keys may repeat in this dataset, but not in ``other``. The fingerprint depends on both "
            "datasets. Pickled, the join is computed again where it arrives, once per process.\n\n"
@@ -114,12 +114,13 @@ void add_joins(nb::class_<DatasetObject>& type) {
                    "The numbers of samples that the last join() matched; None if it is not a join.")
       .def_prop_ro("fields", &fields, nb::sig("def fields(self) -> list[str]"),
                    "Names of the fields that samples may have; in a join, of all its datasets.")
-      .def_prop_ro("version", &version,
-                   "Identifies the exact content of the index: 32 hexadecimal digits over each "
-                   "shard's size, time (unless accept_times) or server version, samples and "
-                   "metadata, and over its side tables; in a join, of all its datasets. An edited "
-                   "shard that is indexed again gives another version, possibly with the same "
-                   "fingerprint.");
+      .def_prop_ro(
+          "version", &version,
+          "Identifies the exact content of the index: 32 hexadecimal digits over each "
+          "shard's size, time (unless accept_times) or server version, samples and "
+          "metadata, and over its side tables. In a join, it covers all datasets. An edited "
+          "shard that is indexed again gives another version, possibly with the same "
+          "fingerprint.");
 }
 
 }  // namespace shardwise::python

@@ -248,7 +248,8 @@ void require_valid_suffix(std::string_view suffix) {
                         "use lower-case letters, digits, '_', '-' and inner dots, e.g. \"mask\"");
 }
 
-/// Returns the new names of fields of `other` that the dataset has, too; null if there are none.
+/// Returns the new names of those fields of `other` whose names the dataset also has; null if no
+/// name is in both.
 /// Errors: InvalidArgument.
 std::shared_ptr<const detail::RenamedFields> renamed_fields(const Dataset& data,
                                                             const std::vector<std::string>& other,

@@ -109,7 +109,7 @@ struct Joins {
   void add_to(Sample& sample, std::uint64_t number) const;
   /// Does the same if all shards are open; otherwise returns false, and `sample` may be incomplete.
   [[nodiscard]] bool try_add_to(Sample& sample, std::uint64_t number) const;
-  /// Returns the side that has this field; null if it is none of the joined datasets.
+  /// Returns the side that has this field; null if no joined dataset has it.
   [[nodiscard]] const JoinSide* find_side(std::string_view field) const;
 
   std::vector<std::shared_ptr<const JoinSide>> sides;

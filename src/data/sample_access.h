@@ -42,9 +42,9 @@ struct SampleAccess {
   /// Errors: CorruptIndex if a side table is damaged.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<MetadataValue> metadata(
       const Sample& sample, std::string_view column);
-  /// Sets the samples of joined datasets; null if there are none.
+  /// Sets the samples of joined datasets; null removes them.
   static void set_joined(Sample& sample, std::unique_ptr<JoinedSample> joined) noexcept;
-  /// Returns the first sample of a joined dataset; null if there is none.
+  /// Returns the list of samples of joined datasets; null if no dataset is joined.
   [[nodiscard]] static JoinedSample* joined(const Sample& sample) noexcept {
     return sample.joined_;
   }

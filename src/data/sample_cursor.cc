@@ -63,7 +63,7 @@ void HeldShards::prepare(Sample& sample) const {
 }
 
 void HeldShards::release(Sample& sample) noexcept {
-  if (sample.own_) {  // a pin of its own
+  if (sample.own_) {  // its pin is not that of a held shard
     if (sample.pin_ != nullptr) sample.pin_->unpin();
     sample.own_.reset();
   }

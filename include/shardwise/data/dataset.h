@@ -284,7 +284,7 @@ class SHARDWISE_EXPORT Dataset {
     friend bool operator==(const JoinReport&, const JoinReport&) = default;
   };
   /// Returns a dataset whose samples have the fields of this dataset and those of the sample of
-  /// `other` with the same key. Nothing is copied, and no shard is opened.
+  /// `other` with the same key. This copies no bytes and opens no shard.
   ///
   ///     Dataset data = images.join(captions);  // data[i] has "jpg" of images, "txt" of captions
   ///
@@ -297,16 +297,16 @@ class SHARDWISE_EXPORT Dataset {
   ///
   /// The fingerprint depends on both datasets. A resume token of one join is therefore refused by a
   /// join with another version of `other`.
-  /// Errors: InvalidArgument if a key is repeated in `other`, if both datasets have a field of the
-  ///   same name and there is no suffix, or if the suffix is not valid. Unsupported if a dataset
-  ///   was opened lazily. CorruptIndex. Cancelled.
+  /// Errors: InvalidArgument if a key is repeated in `other`. InvalidArgument if both datasets have a
+  ///   field of the same name and there is no suffix, or if the suffix is not valid. Unsupported if a
+  ///   dataset was opened lazily. CorruptIndex. Cancelled.
   /// Cost: O(samples of both). If both have the same order of keys, about the time to read the
   ///   keys; otherwise a lookup per sample. The result takes 4 bytes per sample of this dataset (8
   ///   if `other` has 2^32 samples or more), and during the call 1 bit per sample of `other`.
   [[nodiscard]] Dataset join(const Dataset& other, const JoinOptions& options) const;
   [[nodiscard]] Dataset join(const Dataset& other) const;
-  /// What the last join() matched; nullopt if this dataset is not a join. A view of a join has the
-  /// report of the join.
+  /// Returns what the last join() matched; nullopt if this dataset is not a join. A view of a join
+  /// has the report of the join.
   [[nodiscard]] std::optional<JoinReport> join_report() const;
 
   /// Returns the number in the index of this dataset's `sample`. Errors: OutOfRange.

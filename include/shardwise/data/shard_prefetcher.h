@@ -25,8 +25,8 @@ namespace shardwise {
 /// has no influence: the prefetcher evicts a shard only after it has been read. If fetching and
 /// reading threads overtake each other, a shard may be fetched again.
 ///
-/// In a join, the shards of each joined dataset are fetched into its own cache, if each shard of
-/// the first dataset needs few of them (at most 8 on average).
+/// In a join, the shards of a joined dataset are fetched into the cache of that dataset. They are
+/// not fetched ahead if a shard of the first dataset needs more than 8 of them on average.
 ///
 /// A prefetcher does nothing without a cache, with a read-only cache, or if the order's future is
 /// unknown. The future of resampled orders and of chunks of a few samples is unknown. Without an

@@ -137,9 +137,11 @@ class _Joined(NamedTuple):
     """A data set that is joined."""
 
     path: str
-    """Of its index."""
+    """Path of the index."""
     is_cached: bool
+    """The shards need a cache."""
     suffix: str
+    """See Dataset.join()."""
 
 
 def _holds(path: str, text: str) -> bool:
@@ -195,9 +197,9 @@ class ShardListDataset(Generic[T_co]):
     index: an existing index of these shards, made by shardwise.index(). Without it an index is
         built when the shards are first opened, and kept in index_directory
         ($XDG_CACHE_HOME/shardwise).
-    join: names of ``datasets`` of the descriptor. Their shards are not samples of their own: a
-        sample gets the fields of their samples with the same key, if there are any. A field that it
-        has already gets the data set's name before its ending: ``.png`` becomes ``.masks.png``.
+    join: names of ``datasets`` of the descriptor. Each sample of the other shards gets the
+        fields of their sample with the same key. If it has a field already, the added one gets the
+        data set's name before the ending: ``.png`` becomes ``.masks.png``.
 
     A sample's keys are its fields with a leading dot, ``__key__``, ``__index__`` (its number),
     ``__shard__`` (the URL of its shard), ``__shardindex__`` (its number in the shard) and
