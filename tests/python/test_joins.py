@@ -34,7 +34,7 @@ def key(i):
 
 @pytest.fixture
 def images(tmp_path):
-    samples = [(key(i), {"png": b"image %d" % i, "cls": str(i % 3)}) for i in range(40)]
+    samples = [(key(i), {"png": b"image %d" % i, "cls": str(i % 3).encode()}) for i in range(40)]
     return write(tmp_path, "images", samples, columns=["cls"])
 
 
@@ -42,7 +42,7 @@ def images(tmp_path):
 def captions(tmp_path):
     numbers = [i for i in range(50) if i % 4 != 0]
     random.Random(5).shuffle(numbers)
-    samples = [(key(i), {"caption.txt": f"caption {i}", "n": str(i)}) for i in numbers]
+    samples = [(key(i), {"caption.txt": f"caption {i}", "n": str(i).encode()}) for i in numbers]
     return write(tmp_path, "captions", samples, columns=["n"])
 
 
@@ -115,7 +115,7 @@ def test_options(images, captions):
 
 
 def test_a_repeated_key_of_the_other_is_an_error(tmp_path, images):
-    again = write(tmp_path, "again", [(key(i % 5), {"x": str(i)}) for i in range(10)], per_shard=5)
+    again = write(tmp_path, "again", [(key(i % 5), {"x": str(i).encode()}) for i in range(10)], per_shard=5)
     with pytest.raises(InvalidArgument, match="again.idx"):
         images.join(again)
     assert len(again.join(images)) == 10
@@ -127,7 +127,9 @@ def test_an_epoch_with_columns_of_both(images, captions, how):
     data = images.join(captions, how=how)
     made = [columns.key(), columns.integer("cls"), columns.text("caption.txt", missing="none")]
     made.append(columns.metadata("n", missing=-1))
-    loader = Loader(data, made, Order(seed=3, chunk_size=8), batch_size=6, threads=2)
+    loader = Loader(
+        data, columns=made, order=Order(seed=3, chunk_size=8), batch_size=6, threads=2
+    )
     seen = []
     state = None
     for batch in loader:
@@ -141,13 +143,14 @@ def test_an_epoch_with_columns_of_both(images, captions, how):
         if state is None and len(seen) >= 12:
             state = loader.state()
             break
-    resumed = Loader(data, made, Order(seed=3, chunk_size=8), batch_size=5)
+    resumed = Loader(data, columns=made, order=Order(seed=3, chunk_size=8), batch_size=5)
     resumed.restore(state)
     for batch in resumed:
         seen += [int(name[1:]) for name in batch["__key__"]]
     resumed.prove()
     assert sorted(seen) == (MATCHED if how == "inner" else list(range(40)))
-    other = Loader(images.join(captions[1:], how=how), made, Order(seed=3, chunk_size=8))
+    data = images.join(captions[1:], how=how)
+    other = Loader(data, columns=made, order=Order(seed=3, chunk_size=8))
     with pytest.raises(Mismatch):
         other.restore(state)
 
@@ -180,14 +183,14 @@ def test_pickling(images, captions):
 def test_an_updated_index_is_another_join(tmp_path, images, captions):
     data = images.join(captions)
     pickled = pickle.dumps(data)
-    token = Loader(data, [columns.key()], Order(seed=1)).state()
+    token = Loader(data, columns=[columns.key()], order=Order(seed=1)).state()
     write(tmp_path, "captions", [(key(i), {"caption.txt": "new"}) for i in range(40)])
     references.forget()
     with pytest.raises(Mismatch):
         pickle.loads(pickled)
     again = images.join(shardwise.open(captions.path))
     with pytest.raises(Mismatch):
-        Loader(again, [columns.key()], Order(seed=1)).restore(token)
+        Loader(again, columns=[columns.key()], order=Order(seed=1)).restore(token)
 
 
 def test_torch_workers(images, captions):
@@ -200,8 +203,8 @@ def test_torch_workers(images, captions):
 
 @pytest.mark.parametrize("access", ["cache", "range"])
 def test_remote_shards_of_both_sides(tmp_path, access):
-    samples = [(key(i), {"png": b"image %d" % i, "cls": str(i % 3)}) for i in range(40)]
-    texts = [(key(i), {"caption.txt": f"caption {i}", "n": str(i)}) for i in range(40)]
+    samples = [(key(i), {"png": b"image %d" % i, "cls": str(i % 3).encode()}) for i in range(40)]
+    texts = [(key(i), {"caption.txt": f"caption {i}", "n": str(i).encode()}) for i in range(40)]
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
     write(tmp_path / "a", "images", samples, per_shard=5)
@@ -219,7 +222,7 @@ def test_remote_shards_of_both_sides(tmp_path, access):
         server.asked.clear()
         made = [columns.bytes("png"), columns.text("caption.txt")]
         for _ in range(2):
-            loader = Loader(data, made, Order(seed=1, chunk_size=5), batch_size=4, threads=2)
+            loader = Loader(data, columns=made, order=Order(seed=1, chunk_size=5), batch_size=4)
             found = [text for batch in loader for text in batch["caption.txt"]]
             loader.prove()
             assert sorted(found) == sorted(f"caption {i}" for i in range(40))
