@@ -115,7 +115,8 @@ def test_options(images, captions):
 
 
 def test_a_repeated_key_of_the_other_is_an_error(tmp_path, images):
-    again = write(tmp_path, "again", [(key(i % 5), {"x": str(i).encode()}) for i in range(10)], per_shard=5)
+    samples = [(key(i % 5), {"x": str(i).encode()}) for i in range(10)]
+    again = write(tmp_path, "again", samples, per_shard=5)
     with pytest.raises(InvalidArgument, match="again.idx"):
         images.join(again)
     assert len(again.join(images)) == 10
