@@ -41,8 +41,11 @@ void append_member(std::string& tar, const std::string& name, std::string_view c
 }
 
 /// Makes the shards unless an earlier run has made them. The file "complete" is written last.
+/// @param label  name of the second field.
+/// @param step   sample i has the key key_of(i * step % num_samples).
 ShardSet make_shards(const std::string& name, std::uint64_t num_shards, std::uint64_t num_samples,
-                     const std::string& field, std::uint64_t field_bytes) {
+                     const std::string& field, std::uint64_t field_bytes,
+                     const std::string& label = "cls", std::uint64_t step = 1) {
   ShardSet set{.dir = fixture_dir() + "/" + name + "-" + std::to_string(num_samples),
                .field = field,
                .shards = {},
@@ -68,10 +71,10 @@ ShardSet make_shards(const std::string& name, std::uint64_t num_shards, std::uin
     tar.clear();
     const std::uint64_t end = num_samples * (shard + 1) / num_shards;
     for (std::uint64_t i = num_samples * shard / num_shards; i < end; ++i) {
-      const std::string key = key_of(i);
+      const std::string key = key_of(i * step % num_samples);
       std::memcpy(content.data(), &i, sizeof i);
       append_member(tar, key + "." + field, content);
-      append_member(tar, key + ".cls", std::to_string(i % 1000));
+      append_member(tar, key + "." + label, std::to_string(i % 1000));
     }
     tar.append(2 * kBlockBytes, '\0');
     std::ofstream out(set.shards[shard], std::ios::binary);
@@ -97,6 +100,12 @@ std::uint64_t num_tiny_samples() {
 }
 
 ShardSet tiny_shards() { return make_shards("tiny", 100, num_tiny_samples(), "bin", 300); }
+
+ShardSet caption_shards(bool in_order) {
+  constexpr std::uint64_t kPrime = 1'000'003;
+  return make_shards(in_order ? "captions" : "captions-mixed", 100, num_tiny_samples(), "txt", 300,
+                     "score", in_order ? 1 : kPrime);
+}
 
 ShardSet image_shards() {
   return make_shards("images", 10, num_tiny_samples() / 100, "jpg", 80'000);

@@ -27,6 +27,11 @@ struct ShardSet {
 /// 2 GB for 1,000,000 samples.
 ShardSet tiny_shards();
 
+/// Makes 100 shards like the tiny ones, with the same keys, but the fields "txt" of 300 bytes and
+/// "score".
+/// @param in_order  the keys come in the order of the tiny shards; otherwise scattered.
+ShardSet caption_shards(bool in_order);
+
 /// Makes 10 shards. Field "jpg" has 80,000 bytes. There is one image per 100 tiny samples: 0.8 GB.
 ShardSet image_shards();
 

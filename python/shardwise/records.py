@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 
 class Proof(str):
@@ -45,6 +45,23 @@ class Field(NamedTuple):
     """Number of samples that have it."""
     size_bytes: int
     """Total bytes of the field in all samples."""
+
+
+class JoinReport(NamedTuple):
+    """The numbers of samples that Dataset.join() matched by key."""
+
+    num_samples: int
+    """Samples of the first data set."""
+    num_samples_without_match: int
+    """Samples of the first data set without a match. An inner join drops them."""
+    num_other_samples: int
+    """Samples of the other data set."""
+    num_other_samples_without_match: int
+    """Samples of the other data set without a match."""
+    first_sample_without_match: Union[str, None]
+    """Key of the first sample of the first data set without a match; None if all match."""
+    first_other_sample_without_match: Union[str, None]
+    """Key of the first sample of the other data set without a match; None if all match."""
 
 
 class Info(NamedTuple):

@@ -24,6 +24,7 @@ _lock = threading.Lock()
 _opened: weakref.WeakValueDictionary[Any, _core.Dataset] = weakref.WeakValueDictionary()
 _states: weakref.WeakKeyDictionary[_core.Dataset, Any] = weakref.WeakKeyDictionary()
 _kept: OrderedDict[Any, _core.Dataset] = OrderedDict()
+_joins: OrderedDict[Any, tuple[_core.Dataset, ...]] = OrderedDict()
 
 
 def _after_fork() -> None:
@@ -93,6 +94,7 @@ def forget() -> None:
     with _lock:
         _opened.clear()
         _kept.clear()
+        _joins.clear()
 
 
 def teach_torch() -> None:
@@ -115,10 +117,29 @@ def _taken(data: _core.Dataset, step: tuple[Any, ...]) -> _core.Dataset:
     kind, *arguments = step
     if kind == "where":
         return data.where(*arguments)
+    if kind == "join":
+        other, how, suffix = arguments
+        return data.join(other, how=how, suffix=suffix)
     if kind == "slice":
         start, stop, stride = arguments
         return data[start:stop:stride]
     return data.select(memoryview(arguments[0]).cast("B").cast("Q"))
+
+
+def _identity(
+    base: _core.Dataset, fingerprint: str, steps: tuple[Any, ...], bases: list[_core.Dataset]
+) -> tuple[Any, ...]:
+    """Equal for equal joins of the same opened indexes. Valid while all of `bases` live."""
+    bases.append(base)
+    joins = []
+    for step in steps:
+        if step[0] == "join":
+            _, other, _, suffix = step
+            base_of_other = _base(*other._reference)
+            joins.append(
+                (_identity(base_of_other, other.fingerprint, other._steps, bases), suffix)
+            )
+    return id(base), fingerprint, tuple(joins)
 
 
 def open_again(
@@ -127,9 +148,16 @@ def open_again(
     steps: tuple[Any, ...],
     view_fingerprint: bytes,
 ) -> _core.Dataset:
-    """The dataset that was pickled. Raises Mismatch if another index is at its path now."""
+    """The dataset that was pickled. Raises Mismatch if another index is at its path now. A process
+    computes a join once for all references to it; the four used last are kept."""
     teach_torch()
     data = _base(opening, fingerprint)
+    bases: list[_core.Dataset] = []
+    key = _identity(data, view_fingerprint.decode(), steps, bases)
+    with _lock:
+        if key in _joins:
+            _joins.move_to_end(key)
+            return _joins[key][0]
     for step in steps:
         data = _taken(data, step)
     if data.fingerprint.encode() != view_fingerprint:
@@ -137,6 +165,11 @@ def open_again(
             f"the view of {data.path!r} has other samples than the pickled view; make the view "
             "again, and pickle the new view"
         )
+    if len(bases) > 1:
+        with _lock:
+            _joins[key] = (data, *bases)
+            while len(_joins) > _KEPT:
+                _joins.popitem(last=False)
     return data
 
 
@@ -148,3 +181,12 @@ def sample_again(
     sample: Any = _base(opening, fingerprint)[number]
     made: _core.Sample = sample if taken_by is None else sample._numbered(taken_by)
     return made
+
+
+def joined_sample_again(
+    dataset: _core.Dataset, index: int, number: Union[int, None] = None
+) -> _core.Sample:
+    """The sample of a join that was pickled, by its number in the join; `number` is its number in a
+    mixture."""
+    sample: _core.Sample = dataset[index]
+    return sample if number is None else sample._numbered(number)

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "base/error_types.h"
-#include "base/hasher.h"
 #include "base/text.h"
 #include "blocking.h"
 #include "data/dataset_access.h"
@@ -39,13 +38,7 @@ namespace {
 DatasetObject& held_by(PyObject* self) { return held_in<DatasetObject>(self); }
 
 /// Whether access to a sample may have to fetch its shard.
-bool may_wait_long(const Dataset& data) noexcept { return data.cache() != nullptr; }
-
-/// Returns a view. Records the step that makes it, for pickling.
-nb::object view(const DatasetObject& of, Dataset&& data, nb::object step) {
-  const nb::object steps = of.steps + nb::make_tuple(std::move(step));
-  return nb::cast(DatasetObject{std::move(data), of.opening, nb::cast<nb::tuple>(steps)});
-}
+bool may_wait_long(const Dataset& data) noexcept { return DatasetAccess::has_cache(data); }
 
 nb::bytes bytes_of(const std::vector<std::uint64_t>& numbers) {
   return nb::bytes(numbers.data(), numbers.size() * sizeof(std::uint64_t));
@@ -54,7 +47,7 @@ nb::bytes bytes_of(const std::vector<std::uint64_t>& numbers) {
 nb::object select_numbers(const DatasetObject& self, std::vector<std::uint64_t> numbers) {
   std::sort(numbers.begin(), numbers.end());
   const nb::bytes kept = bytes_of(numbers);
-  return view(self, self.data.subset(std::move(numbers)), nb::make_tuple("numbers", kept));
+  return dataset_after(self, self.data.subset(std::move(numbers)), nb::make_tuple("numbers", kept));
 }
 
 nb::object slice(const DatasetObject& self, PyObject* slice) {
@@ -72,8 +65,8 @@ nb::object slice(const DatasetObject& self, PyObject* slice) {
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     numbers[i] = static_cast<std::uint64_t>(start) + i * static_cast<std::uint64_t>(step);
   }
-  return view(self, self.data.subset(std::move(numbers)),
-              nb::make_tuple("slice", start, stop, step));
+  return dataset_after(self, self.data.subset(std::move(numbers)),
+                       nb::make_tuple("slice", start, stop, step));
 }
 
 nb::object numbered(const DatasetObject& self, nb::handle asked) {
@@ -254,7 +247,7 @@ nb::object where(const DatasetObject& self, const std::string& condition,
   const std::uint64_t end = last.value_or(self.data.size());
   Dataset found =
       without_gil([&](const CancelToken&) { return self.data.where(condition, begin, end); });
-  return view(self, std::move(found), nb::make_tuple("where", condition, begin, end));
+  return dataset_after(self, std::move(found), nb::make_tuple("where", condition, begin, end));
 }
 
 nb::object find(nb::handle_t<DatasetObject> self, nb::str key) {
@@ -304,27 +297,6 @@ std::vector<std::string> column_names(const DatasetObject& self) {
   return detail::metadata_columns(self.data.index());
 }
 
-/// Each text is followed by its length, so that different lists of texts give different bytes.
-std::string version(const DatasetObject& self) {
-  const Index& index = self.data.index();
-  detail::Hasher128 hash;
-  const auto add_text = [&](std::string_view text) {
-    hash.update(text);
-    hash.update_u64(text.size());
-  };
-  for (const Index::Column& column : index.content().columns) add_text(to_string(column));
-  for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
-    const Index::Shard shard = index.shard(i);
-    hash.update_u64(shard.size_bytes);
-    hash.update_u64(shard.any_time ? 0 : static_cast<std::uint64_t>(shard.mtime_ns));
-    add_text(shard.validator);
-    add_text(shard.content_hash ? to_string(*shard.content_hash) : "");
-    hash.update_u64(shard.segment_checksum);
-  }
-  for (const SideTable& table : index.side_tables()) hash.update_u64(table.checksum);
-  return to_string(hash.digest());
-}
-
 nb::bytes fingerprint_bytes(const Hash128& fingerprint) {
   const std::string text = to_string(fingerprint);
   return nb::bytes(text.data(), text.size());
@@ -353,9 +325,10 @@ std::string shown_in_python(const DatasetObject& self) {
   std::string text = "<shardwise.Dataset: " + std::to_string(self.data.size()) + " samples" +
                      (self.data.is_view() ? " (a view)" : "") + " of " +
                      nb::cast<std::string>(nb::repr(name_object(self.data.index().path())));
+  if (self.data.join_report()) text += ", joined";
   const char* before = ", fields ";
-  for (const Index::Summary::Field& field : self.data.index().summary().fields) {
-    text += before + nb::cast<std::string>(nb::repr(name_object(field.name)));
+  for (const std::string& field : detail::field_names(self.data)) {
+    text += before + nb::cast<std::string>(nb::repr(name_object(field)));
     before = ", ";
   }
   return text + ">";
@@ -414,12 +387,17 @@ nb::object value_object(const Query::Value& value) {
   return nb::none();
 }
 
+nb::object dataset_after(const DatasetObject& of, Dataset&& data, nb::object step) {
+  const nb::object steps = of.steps + nb::make_tuple(std::move(step));
+  return nb::cast(DatasetObject{std::move(data), of.opening, nb::cast<nb::tuple>(steps)});
+}
+
 DatasetObject& dataset_object_of(nb::handle dataset) { return nb::cast<DatasetObject&>(dataset); }
 
 const Dataset& dataset_of(nb::handle dataset) { return dataset_object_of(dataset).data; }
 
 void add_datasets(nb::module_& module) {
-  nb::class_<DatasetObject>(
+  nb::class_<DatasetObject> type(
       module, "Dataset", nb::type_slots(slots), nb::is_weak_referenceable(), nb::is_final(),
       "The samples of an index, by number and by key, read in place; made by shardwise.open().\n\n"
       "``ds[i]`` is the sample with this number (``ds[-1]`` the last one), ``len(ds)`` the number "
@@ -435,17 +413,11 @@ void add_datasets(nb::module_& module) {
       ">>> len(ds), ds[42].key, \"000042\" in ds\n"
       "(400, '000042', True)\n"
       ">>> [sample.key for sample in ds[2:4]]\n"
-      "['000002', '000003']")
-      .def_prop_ro(
+      "['000002', '000003']");
+  type.def_prop_ro(
           "fingerprint",
           [](const DatasetObject& self) { return to_string(self.data.fingerprint()); },
           "Identifies the samples and their order: 32 hexadecimal digits.")
-      .def_prop_ro("version", &version,
-                   "Identifies the exact content of the index: 32 hexadecimal digits over each "
-                   "shard's size, time (unless accept_times) or server version, samples and "
-                   "metadata, and over its side tables. An edited shard that is indexed again "
-                   "gives another version, "
-                   "possibly with the same fingerprint.")
       .def_prop_ro(
           "path", [](const DatasetObject& self) { return name_object(self.data.index().path()); },
           nb::sig("def path(self) -> str"), "Path of the index.")
@@ -581,6 +553,7 @@ void add_datasets(nb::module_& module) {
       .def_prop_ro("_reference", &reference,
                    nb::sig("def _reference(self) -> tuple[typing.Any, ...]"))
       .def_prop_ro("_steps", [](const DatasetObject& self) { return self.steps; });
+  add_joins(type);
 
   module.def("index_of", &index_of, "number"_a,
              nb::sig("def index_of(number: typing.SupportsIndex) -> int"),

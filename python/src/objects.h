@@ -86,6 +86,9 @@ const Dataset& dataset_of(nanobind::handle dataset);
 /// Returns the contents of a Python argument that is a Dataset. Errors: TypeError.
 DatasetObject& dataset_object_of(nanobind::handle dataset);
 
+/// Returns a dataset that was made from another. Records the step that made it, for pickling.
+nanobind::object dataset_after(const DatasetObject& of, Dataset&& data, nanobind::object step);
+
 /// Returns sample `number`. Releases the GIL if the shard must be opened or fetched.
 /// Errors: those of Dataset's operator[] and of CacheWatch::missed().
 Sample sample_at(DatasetObject& object, std::uint64_t number);
@@ -102,6 +105,8 @@ Held& held_in(PyObject* self) {
 void add_samples(nanobind::module_& module);
 void add_sample_ranges(nanobind::module_& module);
 void add_datasets(nanobind::module_& module);
+/// Adds what concerns joins: join(), join_report, fields, version.
+void add_joins(nanobind::class_<DatasetObject>& type);
 void add_opening(nanobind::module_& module);
 void add_samplers(nanobind::module_& module);
 void add_explaining(nanobind::module_& module);

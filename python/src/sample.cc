@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "blocking.h"
+#include "data/dataset_access.h"
 #include "data/sample_access.h"
 #include "decode/field_kind.h"
 #include "errors.h"
@@ -204,7 +205,8 @@ bool same_sample(const SampleObject& a, const SampleObject& b) {
   const Dataset& left = dataset_of(a.dataset);
   const Dataset& right = dataset_of(b.dataset);
   return a.sample.number_in_index() == b.sample.number_in_index() &&
-         left.index().fingerprint() == right.index().fingerprint();
+         detail::DatasetAccess::whole_fingerprint(left) ==
+             detail::DatasetAccess::whole_fingerprint(right);
 }
 
 std::string shown_in_python(const SampleObject& self) {
@@ -452,8 +454,14 @@ void add_samples(nb::module_& module) {
                 std::optional<std::uint64_t> taken_by = self.number;
                 if (self.sample.index() != in_index)
                   taken_by = taken_by.value_or(self.sample.index());
+                const nb::module_ references = nb::module_::import_("shardwise.references");
+                if (dataset_of(self.dataset).join_report()) {
+                  return nb::make_tuple(
+                      references.attr("joined_sample_again"),
+                      nb::make_tuple(self.dataset, self.sample.index(), self.number));
+                }
                 return nb::make_tuple(
-                    nb::module_::import_("shardwise.references").attr("sample_again"),
+                    references.attr("sample_again"),
                     self.dataset.attr("_reference") + nb::make_tuple(in_index, taken_by));
               },
               nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));

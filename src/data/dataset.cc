@@ -14,6 +14,7 @@
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
 #include "data/field_sizes.h"
+#include "data/joins.h"
 #include "data/sample_access.h"
 #include "index/claimed_index.h"
 #include "index/side_tables.h"
@@ -68,28 +69,53 @@ detail::MetadataColumn column_of(const Index& index, const std::string& name) {
                                : "its columns are " + names);
 }
 
-/// The values of a metadata column. REQUIRES: `segments` outlives this object.
+/// Returns the joined dataset that has the metadata column, because no dataset before it has it;
+/// null if it is the first dataset, or none.
+const detail::JoinSide* side_of_column(const Dataset& data, const std::string& name) {
+  if (detail::find_metadata_column(data.index(), name)) return nullptr;
+  for (const auto& side : DatasetAccess::joins(data)) {
+    const std::vector<std::string> names = detail::column_names(side->other);
+    if (std::ranges::find(names, name) != names.end()) return side.get();
+  }
+  return nullptr;
+}
+
+/// The values of a metadata column. REQUIRES: `data` outlives this object.
 /// Threads: one.
 class ColumnValues {
  public:
   /// Errors: those of column_of().
-  ColumnValues(detail::CheckedSegments& segments, const std::string& name)
-      : segments_(segments), column_(column_of(segments.index(), name)) {
-    if (column_.table != nullptr) rows_.emplace(*column_.table);
+  ColumnValues(const Dataset& data, const std::string& name)
+      : data_(data), segments_(DatasetAccess::records(data)), side_(side_of_column(data, name)) {
+    if (side_ != nullptr) {
+      other_ = std::make_unique<ColumnValues>(side_->other, name);
+    } else {
+      column_ = column_of(data.index(), name);
+      if (column_.table != nullptr) rows_.emplace(*column_.table);
+    }
   }
 
-  [[nodiscard]] Query::Value of(std::uint64_t number) {
-    const Index& index = segments_.index();
+  /// Errors: OutOfRange; CorruptIndex.
+  [[nodiscard]] Query::Value of(std::uint64_t sample) {
+    const std::uint64_t number = data_.number_in_index(sample);
+    if (side_ != nullptr) {
+      const auto match = side_->matches.of(number);
+      return match ? other_->of(*match) : Query::Value();
+    }
+    const Index& index = data_.index();
     const std::uint64_t shard = index.shard_of(number);
     const auto in_shard = static_cast<std::uint32_t>(number - index.first_sample(shard));
-    const SegmentView& segment = segments_.of(shard);
+    const SegmentView& segment = segments_->of(shard);
     return rows_ ? rows_->value(segment.key(in_shard), column_.place)
                  : segment.value(column_.place, in_shard);
   }
 
  private:
-  detail::CheckedSegments& segments_;
-  const detail::MetadataColumn column_;
+  const Dataset& data_;
+  const std::shared_ptr<detail::CheckedSegments> segments_;
+  const detail::JoinSide* const side_;  // null if the first dataset has the column
+  std::unique_ptr<ColumnValues> other_;
+  detail::MetadataColumn column_;
   std::optional<detail::SideRows> rows_;
 };
 
@@ -143,10 +169,12 @@ void Dataset::throw_out_of_range(std::uint64_t sample) const {
 
 Sample Dataset::operator[](std::uint64_t index) const {
   if (index >= size()) throw_out_of_range(index);
-  if (!selection_) [[likely]]
+  if (!selection_ && !joins_) [[likely]]
     return sample_at(index);
-  Sample sample = sample_at(selection_->numbers[index]);
+  const std::uint64_t number = selection_ ? selection_->numbers[index] : index;
+  Sample sample = sample_at(number);
   sample.index_ = index;
+  if (joins_) joins_->add_to(sample, number);
   return sample;
 }
 
@@ -156,6 +184,7 @@ std::optional<Sample> Dataset::try_get(std::uint64_t index) const {
   if (!shard || shard->data == nullptr) return std::nullopt;
   std::optional<Sample> sample(Sample(std::move(shard), number));
   sample->index_ = index;
+  if (joins_ && !joins_->try_add_to(*sample, number)) return std::nullopt;
   return sample;
 }
 
@@ -191,6 +220,8 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   }
   return sample;
 }
+
+Sample Dataset::sample_without_joins(std::uint64_t number) const { return sample_at(number); }
 
 namespace {
 
@@ -252,6 +283,14 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
         "the number of offsets is wrong",
         counted(offsets.size(), "offset") + " for " + counted(numbers.size(), "sample"),
         "give one offset more than samples");
+  }
+  if (const detail::JoinSide* side = joins_ ? joins_->find_side(field) : nullptr) {
+    const detail::JoinSide::Matched matched = side->matched(*this, numbers);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (i < matched.places.size() && matched.places[i] == i) continue;
+      (*this)[numbers[i]].throw_missing(field);
+    }
+    return side->other.gather(matched.numbers, *side->original(field), offsets, take_memory);
   }
   const std::string name(field);
   if (!IndexAccess::has_records(*impl_->index)) {
@@ -327,7 +366,7 @@ Sample Dataset::get(std::string_view key) const {
 
 Dataset Dataset::view_of(std::vector<std::uint64_t> numbers) const {
   Dataset view = *this;
-  view.selection_ = std::make_shared<const Selection>(*impl_->index, std::move(numbers));
+  view.selection_ = std::make_shared<const Selection>(whole_fingerprint(), std::move(numbers));
   return view;
 }
 
@@ -412,10 +451,10 @@ std::vector<std::uint64_t> Dataset::shard_starts() const {
 }
 
 std::vector<double> Dataset::numbers(const std::string& column) const {
-  ColumnValues values(*impl_->records(), column);
+  ColumnValues values(*this, column);
   std::vector<double> numbers(size());
   for (std::uint64_t sample = 0; sample < numbers.size(); ++sample) {
-    const Query::Value value = values.of(number_in_index(sample));
+    const Query::Value value = values.of(sample);
     if (value.type == Query::Value::Type::kInteger) {
       numbers[sample] = static_cast<double>(value.integer);
     } else if (value.type == Query::Value::Type::kReal) {
@@ -433,15 +472,23 @@ std::vector<double> Dataset::numbers(const std::string& column) const {
 
 std::vector<Query::Value> Dataset::values(const std::string& column,
                                           std::span<const std::uint64_t> samples) const {
-  ColumnValues values(*impl_->records(), column);
+  ColumnValues values(*this, column);
   std::vector<Query::Value> found;
   found.reserve(samples.size());
-  for (const std::uint64_t sample : samples) found.push_back(values.of(number_in_index(sample)));
+  for (const std::uint64_t sample : samples) found.push_back(values.of(sample));
   return found;
 }
 
 std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {
-  return [segments = impl_->records(), view = *this](std::uint64_t sample) -> std::uint64_t {
+  std::vector<std::function<std::uint64_t(std::uint64_t)>> others;
+  for (const auto& side : DatasetAccess::joins(*this)) {
+    others.emplace_back([side, bytes = side->other.sample_bytes()](std::uint64_t number) {
+      const auto match = side->matches.of(number);
+      return match ? bytes(*match) : 0;
+    });
+  }
+  return [segments = impl_->records(), others = std::move(others),
+          view = *this](std::uint64_t sample) -> std::uint64_t {
     const std::uint64_t number = view.number_in_index(sample);
     const Index& index = segments->index();
     const std::uint64_t shard = index.shard_of(number);
@@ -450,6 +497,7 @@ std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {
              static_cast<std::uint32_t>(number - index.first_sample(shard)))) {
       bytes += member.size_bytes;
     }
+    for (const auto& other : others) bytes += other(number);
     return bytes;
   };
 }
@@ -457,13 +505,35 @@ std::function<std::uint64_t(std::uint64_t)> Dataset::sample_bytes() const {
 const Index& Dataset::index() const noexcept { return *impl_->index; }
 const std::shared_ptr<const Index>& Dataset::shared_index() const noexcept { return impl_->index; }
 const Hash128& Dataset::fingerprint() const noexcept {
-  return selection_ ? selection_->fingerprint : impl_->index->fingerprint();
+  return selection_ ? selection_->fingerprint : whole_fingerprint();
+}
+const Hash128& Dataset::whole_fingerprint() const noexcept {
+  return joins_ ? joins_->fingerprint : impl_->index->fingerprint();
 }
 Dataset::PoolStats Dataset::pool_stats() const {
   const ShardPoolStats stats = impl_->pool.stats();
   return {stats.opened, stats.evicted, stats.open_shards, stats.open_bytes};
 }
 const std::shared_ptr<ShardCache>& Dataset::cache() const noexcept { return impl_->cache; }
+
+std::span<const std::shared_ptr<const detail::JoinSide>> detail::DatasetAccess::joins(
+    const Dataset& data) noexcept {
+  if (!data.joins_) return {};
+  return data.joins_->sides;
+}
+
+const Hash128& detail::DatasetAccess::whole_fingerprint(const Dataset& data) noexcept {
+  return data.whole_fingerprint();
+}
+
+bool detail::DatasetAccess::has(const Dataset& data, std::uint64_t number_in_index) noexcept {
+  return !data.selection_ || data.selection_->find(number_in_index);
+}
+
+bool detail::DatasetAccess::has_cache(const Dataset& data) noexcept {
+  if (data.cache()) return true;
+  return std::ranges::any_of(joins(data), [](const auto& side) { return has_cache(side->other); });
+}
 
 std::optional<std::uint64_t> detail::DatasetAccess::number_of(const Dataset& data,
                                                               std::string_view key) {

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "data/checked_segments.h"
+#include "data/joins.h"
 #include "data/shard_future.h"
 #include "shardwise/data/dataset.h"
 #include "storage/cache_request.h"
@@ -19,6 +21,15 @@ struct DatasetAccess {
   static void follow(const Dataset& data, std::shared_ptr<const ShardFuture> future);
   /// Removes this future from the dataset. Does nothing if another future has been set since.
   static void unfollow(const Dataset& data, const ShardFuture* future);
+  /// Returns the datasets that are joined to this one.
+  SHARDWISE_EXPORT static std::span<const std::shared_ptr<const JoinSide>> joins(
+      const Dataset& data) noexcept;
+  /// Returns the fingerprint of the dataset of which `data` is a view.
+  SHARDWISE_EXPORT static const Hash128& whole_fingerprint(const Dataset& data) noexcept;
+  /// True if a sample of the index is in the dataset.
+  static bool has(const Dataset& data, std::uint64_t number_in_index) noexcept;
+  /// True if access to a sample may fetch a shard, because a dataset of the join has a cache.
+  SHARDWISE_EXPORT static bool has_cache(const Dataset& data) noexcept;
   /// Returns the shared state, for code that reads a dataset's shards directly.
   static Dataset::Impl& impl(const Dataset& data) noexcept { return *data.impl_; }
   /// Unmaps a shard of the index if it is mapped and idle. Returns true if it was unmapped. A shard

@@ -102,10 +102,12 @@ struct Dataset::Impl {
 
 /// The samples of a view, as ascending numbers of the index.
 struct Dataset::Selection {
-  Selection(const Index& index, std::vector<std::uint64_t> samples) : numbers(std::move(samples)) {
+  /// @param whole  fingerprint of all samples.
+  Selection(const Hash128& whole, std::vector<std::uint64_t> samples)
+      : numbers(std::move(samples)) {
     Hasher128 hasher;
-    hasher.update_u64(index.fingerprint().high);
-    hasher.update_u64(index.fingerprint().low);
+    hasher.update_u64(whole.high);
+    hasher.update_u64(whole.low);
     hasher.update(
         {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::uint64_t)});
     fingerprint = hasher.digest();

@@ -6,15 +6,27 @@
 #include <vector>
 
 #include "data/dataset_access.h"
+#include "data/joins.h"
 #include "data/sample_access.h"
 #include "index/claimed_index.h"
 
 namespace shardwise::detail {
 
+/// A dataset of a join.
+struct FieldSizes::Side {
+  std::shared_ptr<const JoinSide> join;
+  FieldSizes sizes;
+};
+
 FieldSizes::FieldSizes(Dataset data)
     : data_(std::move(data)),
       segments_(IndexAccess::has_records(data_.index()) ? DatasetAccess::records(data_) : nullptr) {
+  const auto sides = DatasetAccess::joins(data_);
+  sides_.reserve(sides.size());
+  for (const auto& side : sides) sides_.push_back({side, FieldSizes(side->other)});
 }
+FieldSizes::~FieldSizes() = default;
+FieldSizes::FieldSizes(FieldSizes&&) noexcept = default;
 
 bool FieldSizes::has_any(std::span<const std::string> names) const {
   IndexAccess::require_records(data_.index());
@@ -24,7 +36,13 @@ bool FieldSizes::has_any(std::span<const std::string> names) const {
       if (std::ranges::find(names, segment.field_name(field)) != names.end()) return true;
     }
   }
-  return false;
+  const auto is_joined = [&](const std::string& name) {
+    return std::ranges::any_of(sides_, [&](const Side& side) {
+      const auto original = side.join->original(name);
+      return original && side.sizes.has_any(std::span(&*original, 1));
+    });
+  };
+  return std::ranges::any_of(names, is_joined);
 }
 
 /// Caches the shards of one call, so that each shard is looked up once even if the samples' shards
@@ -108,10 +126,41 @@ void FieldSizes::read(std::span<const std::uint64_t> samples, std::span<std::uin
 
 void FieldSizes::of(std::span<const std::uint64_t> samples, std::span<const std::string> names,
                     std::span<std::uint64_t> sizes) const {
+  find(samples, names, sizes);
+  std::ranges::replace(sizes, kAbsent, 0);
+}
+
+/// Does what of() does, but a missing field has the size kAbsent.
+void FieldSizes::find(std::span<const std::uint64_t> samples, std::span<const std::string> names,
+                      std::span<std::uint64_t> sizes) const {
+  if (sides_.empty()) return find_own(samples, names, sizes);
+  std::ranges::fill(sizes, kAbsent);
+  std::vector<std::uint64_t> found(samples.size());
+  const auto take = [&](std::size_t place, std::uint64_t size) {
+    if (sizes[place] == kAbsent) sizes[place] = size;
+  };
+  for (const std::string& name : names) {
+    find_own(samples, std::span(&name, 1), found);
+    for (std::size_t i = 0; i < samples.size(); ++i) take(i, found[i]);
+    for (const Side& side : sides_) {
+      const auto original = side.join->original(name);
+      if (!original) continue;
+      const JoinSide::Matched matched = side.join->matched(data_, samples);
+      const std::span<std::uint64_t> others(found.data(), matched.numbers.size());
+      side.sizes.find(matched.numbers, std::span(&*original, 1), others);
+      for (std::size_t i = 0; i < others.size(); ++i) take(matched.places[i], others[i]);
+    }
+  }
+}
+
+/// Does what find() does, for the first dataset of a join.
+void FieldSizes::find_own(std::span<const std::uint64_t> samples,
+                          std::span<const std::string> names,
+                          std::span<std::uint64_t> sizes) const {
   if (!segments_) {
     return read(samples, sizes, [&](const Sample& sample) -> std::uint64_t {
       const auto place = SampleAccess::find(sample, names);
-      return place ? sample.field(*place).bytes.size() : 0;
+      return place ? sample.field(*place).bytes.size() : kAbsent;
     });
   }
   walk(samples, names, sizes, [](const Shards::Entry& shard, std::uint32_t local) -> std::uint64_t {
@@ -121,7 +170,7 @@ void FieldSizes::of(std::span<const std::uint64_t> samples, std::span<const std:
         if (member.field() == field) return member.size_bytes;
       }
     }
-    return 0;
+    return kAbsent;
   });
 }
 

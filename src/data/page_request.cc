@@ -8,6 +8,7 @@
 #include "base/url.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
+#include "data/joins.h"
 
 namespace shardwise::detail {
 namespace {
@@ -56,7 +57,22 @@ std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
     }
     if (shard) bytes += send_ranges(*shard);
   }
+  for (const auto& side : DatasetAccess::joins(data_)) bytes += send_joined(*side, samples);
   return bytes;
+}
+
+/// Requests the bytes of the samples of a joined dataset.
+std::uint64_t PageRequest::send_joined(const JoinSide& side,
+                                       std::span<const std::uint64_t> samples) const {
+  std::optional<std::vector<std::string>> fields;
+  if (fields_) {
+    fields.emplace();
+    for (const std::string& field : *fields_) {
+      if (auto original = side.original(field)) fields->push_back(*std::move(original));
+    }
+    if (fields->empty()) return 0;
+  }
+  return PageRequest(side.other, fields).send(side.matched(data_, samples).numbers);
 }
 
 /// Returns the shard if it is mapped, or can be mapped without a fetch; otherwise an empty handle.

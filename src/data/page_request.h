@@ -13,6 +13,8 @@
 
 namespace shardwise::detail {
 
+struct JoinSide;
+
 /// Asks the kernel to read samples' bytes into the page cache, without waiting for them.
 ///
 /// Works only on mapped shards. A local shard is opened for this purpose if few other shards are
@@ -42,6 +44,8 @@ class SHARDWISE_EXPORT PageRequest {
   [[nodiscard]] ShardHandle<OpenShard> open(std::uint64_t shard, bool may_open) const;
   void add_ranges(const OpenShard& shard, std::uint64_t number);
   [[nodiscard]] std::uint64_t send_ranges(const OpenShard& shard);
+  [[nodiscard]] std::uint64_t send_joined(const JoinSide& side,
+                                          std::span<const std::uint64_t> samples) const;
 
   const Dataset& data_;
   const std::optional<std::vector<std::string>>& fields_;

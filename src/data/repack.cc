@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "data/dataset_access.h"
+#include "data/joins.h"
 #include "order/key.h"
 #include "order/permutation.h"
 #include "shardwise/base/hash.h"
@@ -51,14 +52,16 @@ class SampleOrder {
 };
 
 /// Returns the bytes that a sample occupies in a shard of ShardWriter.
-std::uint64_t bytes_in_shard(const Dataset& data, detail::CheckedSegments& segments,
-                             std::uint64_t sample) {
+std::uint64_t bytes_in_shard(const Dataset& data, std::uint64_t sample) {
   const std::uint64_t number = data.number_in_index(sample);
   const std::uint64_t shard = data.index().shard_of(number);
   std::uint64_t bytes = 0;
-  for (const MemberRecord& member : segments.of(shard).members(
+  for (const MemberRecord& member : DatasetAccess::records(data)->of(shard).members(
            static_cast<std::uint32_t>(number - data.index().first_sample(shard)))) {
     bytes += TarWriter::member_bytes(member.size_bytes);
+  }
+  for (const auto& side : DatasetAccess::joins(data)) {
+    if (const auto match = side->matches.of(number)) bytes += bytes_in_shard(side->other, *match);
   }
   return bytes;
 }
@@ -79,7 +82,7 @@ std::vector<std::uint64_t> cut(const Dataset& data, const SampleOrder& order,
   std::uint64_t bytes = 0;
   for (std::uint64_t i = 0; i < data.size(); ++i) {
     if (i % kPace == 0) options.cancel.throw_if_cancelled();
-    const std::uint64_t more = bytes_in_shard(data, *segments, order(i));
+    const std::uint64_t more = bytes_in_shard(data, order(i));
     const bool is_full =
         i - starts.back() == options.max_samples || more > options.max_bytes - bytes;
     if (is_full && i > starts.back()) {

@@ -12,6 +12,7 @@
 #include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "data/joined_sample.h"
 #include "data/open_shard.h"
 #include "data/sample_access.h"
 #include "index/offset_table.h"
@@ -33,16 +34,19 @@ Sample::Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noex
 
 Sample::~Sample() {
   if (pin_ != nullptr) pin_->unpin();
+  if (joined_ != nullptr) [[unlikely]]
+    delete joined_;
 }
 
-Sample::Sample(const Sample& other) noexcept
-    : pin_(other.pin_),
-      shard_(other.shard_),
+Sample::Sample(const Sample& other)
+    : shard_(other.shard_),
       own_(other.own_),
       members_(other.members_),
+      joined_(other.joined_ == nullptr ? nullptr : new detail::JoinedSample(*other.joined_)),
       index_(other.index_),
       num_members_(other.num_members_),
       local_(other.local_) {
+  pin_ = other.pin_;
   if (pin_ != nullptr) pin_->pin_again();
 }
 
@@ -51,6 +55,7 @@ Sample::Sample(Sample&& other) noexcept
       shard_(other.shard_),
       own_(std::move(other.own_)),
       members_(other.members_),
+      joined_(std::exchange(other.joined_, nullptr)),
       index_(other.index_),
       num_members_(other.num_members_),
       local_(other.local_) {}
@@ -60,6 +65,7 @@ Sample& Sample::operator=(Sample other) noexcept {
   std::swap(shard_, other.shard_);
   std::swap(own_, other.own_);
   std::swap(members_, other.members_);
+  std::swap(joined_, other.joined_);
   std::swap(index_, other.index_);
   std::swap(num_members_, other.num_members_);
   std::swap(local_, other.local_);
@@ -70,22 +76,74 @@ std::uint64_t Sample::number_in_index() const noexcept { return shard_->first_sa
 
 std::string_view Sample::key() const& noexcept { return shard_->segment.key(local_); }
 
-inline std::string_view Sample::bytes_of(std::size_t i) const noexcept {
-  const MemberRecord& member = members_[i];
+std::size_t Sample::num_all_fields() const noexcept {
+  std::size_t count = num_members_;
+  for (const auto* other = joined_; other != nullptr; other = other->next.get()) {
+    count += other->sample.num_fields();
+  }
+  return count;
+}
+
+inline Sample::Place Sample::place_of(std::size_t i) const noexcept {
+  SHARDWISE_ASSERT_HOT(i < num_fields());
+  if (i < num_members_) [[likely]]
+    return {this, i};
+  return joined_place(i);
+}
+
+/// REQUIRES: num_members_ <= i < num_fields().
+Sample::Place Sample::joined_place(std::size_t i) const noexcept {
+  i -= num_members_;
+  const detail::JoinedSample* other = joined_;
+  for (; i >= other->sample.num_fields(); other = other->next.get()) {
+    i -= other->sample.num_fields();
+  }
+  return other->sample.place_of(i);
+}
+
+inline std::string_view Sample::bytes_of(std::size_t member) const noexcept {
+  const MemberRecord& record = members_[member];
   if (own_) [[unlikely]]
-    return {own_->at + own_->starts[i], member.size_bytes};
+    return {own_->at + own_->starts[member], record.size_bytes};
   // When the shard was opened, this range was checked against the size of the mapping.
-  return {shard_->data + member.data_offset(), member.size_bytes};
+  return {shard_->data + record.data_offset(), record.size_bytes};
 }
 
 Sample::Field Sample::field(std::size_t i) const& noexcept {
-  SHARDWISE_ASSERT_HOT(i < num_members_);
-  return {shard_->segment.field_name(members_[i].field()), bytes_of(i)};
+  SHARDWISE_ASSERT_HOT(i < num_fields());
+  if (i < num_members_) [[likely]]
+    return {shard_->segment.field_name(members_[i].field()), bytes_of(i)};
+  return joined_field(i);
+}
+
+/// REQUIRES: num_members_ <= i < num_fields().
+Sample::Field Sample::joined_field(std::size_t i) const noexcept {
+  i -= num_members_;
+  const detail::JoinedSample* other = joined_;
+  for (; i >= other->sample.num_fields(); other = other->next.get()) {
+    i -= other->sample.num_fields();
+  }
+  Field field = other->sample.field(i);
+  if (other->renamed) field.name = other->renamed->shown(field.name);
+  return field;
 }
 
 inline std::optional<std::size_t> Sample::number_of(std::string_view field) const noexcept {
   for (std::size_t i = 0; i < num_members_; ++i) {
     if (shard_->segment.field_name(members_[i].field()) == field) return i;
+  }
+  if (joined_ != nullptr) [[unlikely]]
+    return joined_number(field);
+  return std::nullopt;
+}
+
+std::optional<std::size_t> Sample::joined_number(std::string_view field) const noexcept {
+  std::size_t first = num_members_;
+  for (const auto* other = joined_; other != nullptr; other = other->next.get()) {
+    const auto name = other->renamed ? other->renamed->original(field) : field;
+    const auto i = name ? other->sample.number_of(*name) : std::nullopt;
+    if (i) return first + *i;
+    first += other->sample.num_fields();
   }
   return std::nullopt;
 }
@@ -110,14 +168,18 @@ void Sample::throw_missing(std::string_view field) const {
 }
 
 std::optional<std::string_view> Sample::find(std::string_view field) const& noexcept {
-  if (const auto i = number_of(field)) return bytes_of(*i);
-  return std::nullopt;
+  const auto i = number_of(field);
+  if (!i) return std::nullopt;
+  const auto [sample, member] = place_of(*i);
+  return sample->bytes_of(member);
 }
 
 std::string_view Sample::operator[](std::string_view field) const& {
-  if (const auto i = number_of(field)) [[likely]]
-    return bytes_of(*i);
-  throw_missing(field);
+  const auto i = number_of(field);
+  if (!i) [[unlikely]]
+    throw_missing(field);
+  const auto [sample, member] = place_of(*i);
+  return sample->bytes_of(member);
 }
 
 bool Sample::contains(std::string_view field) const noexcept {
@@ -125,23 +187,28 @@ bool Sample::contains(std::string_view field) const noexcept {
 }
 
 std::int64_t Sample::integer(std::string_view field) const {
-  const std::size_t i = require(field);
-  std::string_view bytes = bytes_of(i);
+  const auto [sample, member] = place_of(require(field));
+  return sample->integer_of(member, field);
+}
+
+/// @param field  its name, for errors.
+std::int64_t Sample::integer_of(std::size_t member, std::string_view field) const {
+  std::string_view bytes = bytes_of(member);
   char small[64];
   std::string large;
   if (!own_) {
     if (bytes.size() > sizeof small) {
-      large = copy_of(i);
+      large = copy_of(member);
       bytes = large;
     } else if (copy_mapped(small, bytes.data(), bytes.size(), Look::kOnceATick)) {
       bytes = {small, bytes.size()};
     } else {
-      throw_unreadable(i);
+      throw_unreadable(member);
     }
   }
   if (const auto value = parse_int64(trimmed(bytes))) return *value;
   // If the file was truncated, bytes beyond its end read as zeros.
-  if (!own_) require_unchanged_map(i);
+  if (!own_) require_unchanged_map(member);
   throw BadField(
       "the field " + in_quotes(field) + " is not an integer: " + in_quotes(bytes.substr(0, 40)),
       describe(), "name a field of integers, or mend the shard");
@@ -150,7 +217,7 @@ std::int64_t Sample::integer(std::string_view field) const {
 std::string Sample::copy(std::string_view field) const { return copy_of(require(field)); }
 
 std::string Sample::copy_of(std::size_t i) const {
-  std::string copied(bytes_of(i).size(), '\0');
+  std::string copied(field(i).bytes.size(), '\0');
   detail::SampleAccess::copy_unchanged(
       *this, i, {reinterpret_cast<std::byte*>(copied.data()), copied.size()});
   return copied;
@@ -175,35 +242,45 @@ std::optional<std::size_t> detail::SampleAccess::find(const Sample& sample,
   const auto place = find(sample, fields);
   // Remember the place only for the first choice; otherwise the next sample may have a better
   // field.
-  if (place && sample.shard_->segment.field_name(sample.members_[*place].field()) == fields[0]) {
+  if (place && *place < sample.num_members_ &&
+      sample.shard_->segment.field_name(sample.members_[*place].field()) == fields[0]) {
     last = {sample.shard_, *place, sample.members_[*place].field()};
   }
   return place;
 }
 
-bool detail::SampleAccess::is_mapped(const Sample& sample) noexcept { return !sample.own_; }
+void detail::SampleAccess::set_joined(Sample& sample,
+                                      std::unique_ptr<JoinedSample> joined) noexcept {
+  delete std::exchange(sample.joined_, joined.release());
+}
+
+bool detail::SampleAccess::is_mapped(const Sample& sample, std::size_t place) noexcept {
+  return !sample.place_of(place).sample->own_;
+}
 
 void detail::SampleAccess::copy(const Sample& sample, std::size_t place, std::span<std::byte> to) {
-  const std::string_view bytes = sample.bytes_of(place);
+  const auto [owner, member] = sample.place_of(place);
+  const std::string_view bytes = owner->bytes_of(member);
   SHARDWISE_ASSERT(bytes.size() == to.size());
   if (bytes.empty()) return;
-  if (sample.own_) {
+  if (owner->own_) {
     std::memcpy(to.data(), bytes.data(), bytes.size());
   } else if (!copy_mapped(to.data(), bytes.data(), bytes.size(), Look::kOnceATick)) {
-    sample.throw_unreadable(place);
+    owner->throw_unreadable(member);
   }
 }
 
 void detail::SampleAccess::copy_unchanged(const Sample& sample, std::size_t place,
                                           std::span<std::byte> to) {
-  const std::string_view bytes = sample.bytes_of(place);
+  const auto [owner, member] = sample.place_of(place);
+  const std::string_view bytes = owner->bytes_of(member);
   SHARDWISE_ASSERT(bytes.size() == to.size());
-  if (sample.own_) {
+  if (owner->own_) {
     std::ranges::copy(std::as_bytes(std::span(bytes)), to.begin());
     return;
   }
-  if (!copy_mapped(to.data(), bytes.data(), bytes.size())) sample.throw_unreadable(place);
-  sample.require_unchanged_map(place);
+  if (!copy_mapped(to.data(), bytes.data(), bytes.size())) owner->throw_unreadable(member);
+  owner->require_unchanged_map(member);
 }
 
 const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
@@ -213,21 +290,29 @@ const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
 std::optional<detail::MetadataValue> detail::SampleAccess::metadata(const Sample& sample,
                                                                     std::string_view column) {
   const Index* const index = index_of(sample);
-  if (index == nullptr) return std::nullopt;
-  const auto found = find_metadata_column(*index, column);
-  if (!found) return std::nullopt;
-  if (found->table != nullptr) return found->table->value_of(sample.key(), found->place);
-  return sample.shard_->segment.value(found->place, sample.local_);
+  const auto found = index ? find_metadata_column(*index, column) : std::nullopt;
+  if (found && found->table != nullptr) return found->table->value_of(sample.key(), found->place);
+  if (found) return sample.shard_->segment.value(found->place, sample.local_);
+  std::optional<MetadataValue> null;
+  for (const auto* other = sample.joined_; other != nullptr; other = other->next.get()) {
+    if (other->sample.shard_ == nullptr) {
+      null.emplace();  // another sample of this dataset may have the column
+    } else if (auto value = metadata(other->sample, column)) {
+      return value;
+    }
+  }
+  return null;
 }
 
 void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t place) {
-  if (!sample.own_) sample.require_unchanged_map(place);
+  const auto [owner, member] = sample.place_of(place);
+  if (!owner->own_) owner->require_unchanged_map(member);
 }
 
-void Sample::require_unchanged_map(std::size_t i) const {
+void Sample::require_unchanged_map(std::size_t member) const {
   // Shards are mapped from the cache, whose files do not change.
   if (is_fetched_url(shard_->path)) return;
-  const std::uint64_t offset = members_[i].data_offset();
+  const std::uint64_t offset = members_[member].data_offset();
   const FileIdentity& then = shard_->map->identity();
   std::optional<FileIdentity> now;  // nullopt if the path leads to another file or to no file
   try {
@@ -246,10 +331,10 @@ void Sample::require_unchanged_map(std::size_t i) const {
   }
 }
 
-void Sample::throw_unreadable(std::size_t i) const {
-  require_unchanged_map(i);
+void Sample::throw_unreadable(std::size_t member) const {
+  require_unchanged_map(member);
   throw Error(ErrorCode::kIo, "cannot read a page of the mapped shard",
-              describe() + ", offset " + std::to_string(members_[i].data_offset()),
+              describe() + ", offset " + std::to_string(members_[member].data_offset()),
               "check the disk; if the shard was replaced, open the dataset again");
 }
 

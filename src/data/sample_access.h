@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "data/joined_sample.h"
 #include "index/offset_table.h"
 #include "shardwise/base/export.h"
 #include "shardwise/data/sample.h"
@@ -35,13 +37,20 @@ struct SampleAccess {
   /// Returns the index of the sample's dataset; null if the dataset has no index.
   [[nodiscard]] SHARDWISE_EXPORT static const Index* index_of(const Sample& sample) noexcept;
   /// Returns the sample's value in a metadata column of its index or of a side table; nullopt if
-  /// there is no such column.
+  /// there is no such column. In a join, the first dataset that has the column counts.
   /// Lifetime: the value's bytes are valid while the index is open.
   /// Errors: CorruptIndex if a side table is damaged.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<MetadataValue> metadata(
       const Sample& sample, std::string_view column);
-  /// True if the sample's bytes are read in place; false if it owns a copy.
-  [[nodiscard]] SHARDWISE_EXPORT static bool is_mapped(const Sample& sample) noexcept;
+  /// Sets the samples of joined datasets; null removes them.
+  static void set_joined(Sample& sample, std::unique_ptr<JoinedSample> joined) noexcept;
+  /// Returns the list of samples of joined datasets; null if no dataset is joined.
+  [[nodiscard]] static JoinedSample* joined(const Sample& sample) noexcept {
+    return sample.joined_;
+  }
+  /// True if the bytes of the field at `place` are read in place; false if the sample owns a copy.
+  [[nodiscard]] SHARDWISE_EXPORT static bool is_mapped(const Sample& sample,
+                                                       std::size_t place) noexcept;
   /// Copies the field at `place` to `to`. REQUIRES: `to` has the field's size.
   /// Errors: StaleIndex if the shard was truncated; kIo if it cannot be read.
   /// Cost: O(bytes).

@@ -16,6 +16,58 @@
 
 namespace shardwise::detail {
 
+/// The shards that a cursor holds, of a dataset and of the datasets that are joined to it.
+/// Threads: one.
+class HeldShards {
+ public:
+  /// REQUIRES: `data` outlives this object.
+  HeldShards(const Dataset& data, std::size_t max_shards);
+
+  /// Sets `sample` to the sample `index`, if its shards are held or can be pinned because they are
+  /// open. Otherwise returns false, and `sample` is as after release().
+  /// REQUIRES: index < the dataset's size; `sample` is as after release() or prepare().
+  [[nodiscard]] bool try_borrow(Sample& sample, std::uint64_t index) noexcept;
+  /// Sets `sample` to the sample `index`, and opens its shards if necessary. Shards may be released
+  /// for this.
+  /// Errors: as Dataset::operator[]; `sample` is then as after release().
+  void borrow(Sample& sample, std::uint64_t index);
+  /// Gives a new sample the samples of the joined datasets, which are reused.
+  void prepare(Sample& sample) const;
+  /// Releases a sample that relies on the pins of held shards, or owns its bytes.
+  static void release(Sample& sample) noexcept;
+  /// True if the sample, or a joined sample, owns its bytes.
+  [[nodiscard]] static bool owns_bytes(const Sample& sample) noexcept;
+  /// Calls add(address) for the first `max_bytes` of each field of a mapped sample.
+  template <class Add>
+  static void each_line(const Sample& sample, std::uint64_t max_bytes, const Add& add) noexcept;
+  /// Prefetches the records of samples whose shards are held or open. Numbers that are out of range
+  /// are ignored.
+  void prefetch_records(std::span<const std::uint64_t> indices) noexcept;
+
+ private:
+  struct Held {
+    ShardHandle<OpenShard> shard;
+    std::uint64_t number = 0;
+  };
+
+  [[nodiscard]] std::uint64_t number_of(std::uint64_t index) const noexcept;
+  /// Returns the slot for a shard, even if the slot does not hold the shard.
+  [[nodiscard]] Held& place_of(std::uint64_t shard) noexcept {
+    return held_[shard & (held_.size() - 1)];
+  }
+  [[nodiscard]] const Held* find_held(std::uint64_t number) noexcept;
+  [[nodiscard]] bool try_borrow_joined(Sample& sample, std::uint64_t number) noexcept;
+  void borrow_own(Sample& sample, std::uint64_t index, std::uint64_t number);
+  void set(Sample& sample, const Held& held, std::uint64_t index, std::uint64_t number) noexcept;
+
+  const Dataset& data_;
+  const std::uint64_t size_;  // number of samples in data_
+  const ShardFinder finder_;
+  std::vector<Held> held_;
+  Held* from_cache_ = nullptr;      // element of held_ with the one shard from a cache; may be null
+  std::vector<HeldShards> joined_;  // of the datasets that are joined to data_
+};
+
 /// Reads many samples of a dataset in runs, and pins their shards. Only the first sample of each
 /// shard needs a lookup in the pool and an atomic count, for which threads would contend. While the
 /// caller uses one run, the CPU prefetches the bytes of the next run and the records of later runs.
@@ -47,26 +99,14 @@ class SHARDWISE_EXPORT SampleCursor {
   std::span<const Sample> next_run();
 
  private:
-  struct Held {
-    ShardHandle<OpenShard> shard;
-    std::uint64_t number = 0;
-  };
   /// Samples that have no pins, and rely on the pins of the held shards.
   struct Run {
     std::unique_ptr<Sample[]> samples;
     std::size_t size = 0;
   };
 
-  [[nodiscard]] std::uint64_t number_of(std::uint64_t index) const noexcept;
-  /// Returns the slot for a shard, even if the slot does not hold the shard.
-  [[nodiscard]] Held& place_of(std::uint64_t shard) noexcept {
-    return held_[shard & (held_.size() - 1)];
-  }
-  [[nodiscard]] const Held* find_held(std::uint64_t number) noexcept;
-  void read_into(Run& run);
   void open_into(Run& run);
   void fill(Run& run) noexcept;
-  void borrow(Sample& sample, const Held& held, std::uint64_t index, std::uint64_t number) noexcept;
   void clear(Run& run) noexcept;
   void prefetch_records() noexcept;
   void prefetch_bytes(const Run& run) noexcept;
@@ -74,14 +114,12 @@ class SHARDWISE_EXPORT SampleCursor {
   const Dataset& data_;
   const std::span<const std::uint64_t> indices_;
   const std::uint64_t size_;  // number of samples in data_
-  const ShardFinder finder_;
   const std::uint64_t ahead_bytes_;
   std::size_t at_ = 0;        // position of the first sample that is in no run yet
   std::size_t expected_ = 0;  // position of the first sample whose records are not yet prefetched
-  Run now_;                   // run that the caller uses
-  Run next_;                  // run after it; contains samples whose shards are held
-  std::vector<Held> held_;
-  Held* from_cache_ = nullptr;  // element of held_ with the one shard from a cache; may be null
+  HeldShards shards_;
+  Run now_;   // run that the caller uses
+  Run next_;  // run after it; contains samples whose shards are held
 };
 
 }  // namespace shardwise::detail

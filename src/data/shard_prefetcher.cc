@@ -17,6 +17,7 @@
 #include "base/fork.h"
 #include "data/cache_simulation.h"
 #include "data/dataset_access.h"
+#include "data/joins.h"
 #include "data/open_shard.h"
 #include "data/prefetch_schedule.h"
 #include "data/shard_future.h"
@@ -114,13 +115,17 @@ class PinnedShards {
 }  // namespace
 
 struct ShardPrefetcher::Impl {
-  Impl(const Dataset& dataset, const Sampler& sampler, const ShardPrefetcher::Options& prefetch)
-      : data(dataset), options(prefetch) {
+  /// @param side  of the join, if `dataset` is the first dataset of a join, and the shards of the
+  ///   joined dataset are to be fetched; null for the shards of `dataset`.
+  Impl(const Dataset& dataset, const Sampler& sampler, const ShardPrefetcher::Options& prefetch,
+       const detail::JoinSide* side = nullptr)
+      : data(side == nullptr ? dataset : side->other), options(prefetch) {
     if (!data.cache() || data.cache()->is_read_only()) return;
     names = names_of(data);
     if (names->empty()) return;
     if (options.node.count == 0) options.node = {.first = sampler.rank(), .count = 1};
-    starts = data.shard_starts();
+    starts = dataset.shard_starts();
+    if (side != nullptr) met = detail::shards_met(dataset, *side);
     // The cache calls this only for shards that are needed later than the shard that needs room.
     CacheAccess::add_releaser(
         *data.cache(), pinned, {.release = [all = pinned.get()](const std::string& name) {
@@ -165,7 +170,8 @@ struct ShardPrefetcher::Impl {
 
   std::optional<EpochSchedule> uses_of(const Sampler& sampler) const {
     const auto shards = ShardSchedule::of(sampler, starts);
-    return shards ? shards->uses(options.node, options.window) : std::nullopt;
+    auto uses = shards ? shards->uses(options.node, options.window) : std::nullopt;
+    return uses && met ? met->uses(*uses) : uses;
   }
 
   void begin_epoch(const Sampler& sampler);
@@ -196,7 +202,8 @@ struct ShardPrefetcher::Impl {
   const Dataset data;
   ShardPrefetcher::Options options;
   std::shared_ptr<const detail::CachedNames> names;
-  std::vector<std::uint64_t> starts;
+  std::vector<std::uint64_t> starts;     // of the first dataset of a join
+  std::optional<detail::ShardsMet> met;  // set if `data` is joined to another dataset
   // Number of this rank's share, among the ranks that get different samples.
   std::uint64_t share = 0;
   std::uint64_t num_shares = 1;
@@ -436,28 +443,33 @@ ShardPrefetcher::ShardPrefetcher(const Dataset& data, const Sampler& sampler)
     : ShardPrefetcher(data, sampler, Options{}) {}
 
 ShardPrefetcher::ShardPrefetcher(const Dataset& data, const Sampler& sampler,
-                                 const ShardPrefetcher::Options& options)
-    : impl_(std::make_unique<Impl>(data, sampler, options)) {}
+                                 const ShardPrefetcher::Options& options) {
+  parts_.push_back(std::make_unique<Impl>(data, sampler, options));
+  for (const auto& side : DatasetAccess::joins(data)) {
+    parts_.push_back(std::make_unique<Impl>(data, sampler, options, side.get()));
+  }
+}
 ShardPrefetcher::~ShardPrefetcher() = default;
 
 bool ShardPrefetcher::is_active() const noexcept {
-  const Lock lock(impl_->mutex);
-  return impl_->future != nullptr;
+  return std::ranges::any_of(parts_, [](const auto& part) { return part->current() != nullptr; });
 }
 
 void ShardPrefetcher::reached(std::uint64_t num_delivered) {
-  const std::uint64_t slot = num_delivered * impl_->num_shares + impl_->share;
-  if (slot >= impl_->next_change.load(std::memory_order_relaxed)) {
-    impl_->reached(slot);
+  for (const auto& part : parts_) {
+    const std::uint64_t slot = num_delivered * part->num_shares + part->share;
+    if (slot >= part->next_change.load(std::memory_order_relaxed)) part->reached(slot);
   }
 }
 
 void ShardPrefetcher::note_read(std::uint64_t num_read) noexcept {
-  impl_->note_read(num_read * impl_->num_shares + impl_->share);
+  for (const auto& part : parts_) part->note_read(num_read * part->num_shares + part->share);
 }
 
 void ShardPrefetcher::begin_epoch(const Sampler& sampler) {
-  if (impl_->names && !impl_->names->empty()) impl_->begin_epoch(sampler);
+  for (const auto& part : parts_) {
+    if (part->names && !part->names->empty()) part->begin_epoch(sampler);
+  }
 }
 
 }  // namespace shardwise

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "index/offset_table.h"
@@ -54,6 +57,11 @@ struct SHARDWISE_EXPORT IndexAccess {
   static bool has_records(const Index& index) noexcept;
   /// Throws Unsupported if the index was made from claims.
   static void require_records(const Index& index);
+  /// Returns two samples with the same key; nullopt if all keys differ.
+  /// @param counts  returns false for samples to leave out; empty means that all samples count.
+  /// Errors: CorruptIndex; Unsupported. Cost: reads the key section.
+  static std::optional<std::pair<std::uint64_t, std::uint64_t>> find_repeated_key(
+      const Index& index, const std::function<bool(std::uint64_t sample)>& counts);
 };
 
 }  // namespace shardwise::detail

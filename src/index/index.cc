@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <optional>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "base/assert.h"
 #include "base/counted.h"
@@ -152,6 +156,29 @@ bool detail::IndexAccess::has_records(const Index& index) noexcept {
 
 void detail::IndexAccess::require_records(const Index& index) {
   static_cast<void>(index.impl_->records());
+}
+
+std::optional<std::pair<std::uint64_t, std::uint64_t>> detail::IndexAccess::find_repeated_key(
+    const Index& index, const std::function<bool(std::uint64_t)>& counts) {
+  const TableView& table = index.impl_->records().table();
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> repeated;
+  std::vector<std::uint64_t> samples;
+  const auto compare = [&](std::span<const std::uint64_t> entries) {
+    if (repeated) return;
+    samples.clear();
+    for (const std::uint64_t entry : entries) {
+      const std::uint64_t sample = entry & KeyIndex::kSampleMask;
+      if (sample >= index.size()) table.damaged("a key entry is wrong");
+      if (!counts || counts(sample)) samples.push_back(sample);
+    }
+    // Sorted, because an attacker may choose many keys with the same hash.
+    const auto key = [&](std::uint64_t sample) { return table.unchecked_key(sample); };
+    std::ranges::stable_sort(samples, {}, key);
+    const auto twice = std::ranges::adjacent_find(samples, {}, key);
+    if (twice != samples.end()) repeated.emplace(*twice, *std::next(twice));
+  };
+  if (!table.keys().for_each_shared(compare)) table.damaged("the key section is wrong");
+  return repeated;
 }
 
 std::uint64_t Index::shard_of(std::uint64_t sample) const noexcept {

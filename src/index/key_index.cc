@@ -116,6 +116,21 @@ bool KeyIndex::matches(std::uint64_t hash, std::string_view key) const noexcept 
          KeyHash::entry(own, bucket_bits_, 0) == KeyHash::entry(hash, bucket_bits_, 0);
 }
 
+bool KeyIndex::for_each_shared(
+    const std::function<void(std::span<const std::uint64_t>)>& visit) const {
+  for (std::uint64_t bucket = 0; bucket + 1 < starts_.size; ++bucket) {
+    const std::uint64_t end = starts_.words[bucket + 1];
+    if (starts_.words[bucket] > end || end > entries_.size) return false;
+    for (std::uint64_t i = starts_.words[bucket]; i < end;) {
+      const std::uint64_t first = i;
+      const std::uint64_t tag = entries_.words[first] >> KeyHash::kSampleBits;
+      while (i < end && entries_.words[i] >> KeyHash::kSampleBits == tag) ++i;
+      if (i - first > 1) visit({entries_.words + first, i - first});
+    }
+  }
+  return true;
+}
+
 bool KeyIndex::is_intact(std::uint64_t keys_checksum) const noexcept {
   return starts_.is_intact(0, starts_.size) && entries_.is_intact(0, entries_.size) &&
          hash64(bytes_of_words(starts_.hashes, num_blocks(starts_.size) +

@@ -64,6 +64,12 @@ class KeyIndex {
   bool has(std::uint64_t hash, std::uint64_t sample) const noexcept;
   /// True if `key`, the key of an entry from find(hash), has the same bucket and tag.
   bool matches(std::uint64_t hash, std::string_view key) const noexcept;
+  /// Calls visit(entries) for each two or more entries whose keys have the same bucket and tag, so
+  /// that they may be equal. The entries are sorted by sample. Returns false if the bytes are
+  /// damaged; the hashes of blocks are not checked.
+  /// Cost: reads all entries.
+  bool for_each_shared(
+      const std::function<void(std::span<const std::uint64_t> entries)>& visit) const;
   /// True if the whole section is unchanged since it was written.
   bool is_intact(std::uint64_t keys_checksum) const noexcept;
 

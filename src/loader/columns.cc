@@ -43,7 +43,7 @@ class FieldRun {
     detail::FieldPlace last;
     for (const Sample& sample : samples) {
       const auto place = detail::SampleAccess::find(sample, fields.names(), last);
-      if (!place || !detail::SampleAccess::is_mapped(sample)) return false;
+      if (!place || !detail::SampleAccess::is_mapped(sample, *place)) return false;
       fields_[size_++] = sample.field(*place).bytes;
     }
     return true;

@@ -26,6 +26,8 @@ namespace shardwise {
 
 namespace detail {
 struct DatasetAccess;
+class HeldShards;
+struct Joins;
 class SampleCursor;
 class SampleRange;
 }  // namespace detail
@@ -259,6 +261,54 @@ class SHARDWISE_EXPORT Dataset {
                                                  std::span<const std::uint64_t> samples) const;
   [[nodiscard]] bool is_view() const noexcept { return selection_ != nullptr; }
 
+  struct JoinOptions {
+    enum class How : std::uint8_t {
+      kInner,  ///< only the samples that have a match
+      kLeft,   ///< all samples of this dataset; those without a match have no fields of `other`
+    };
+    How how = How::kInner;
+    /// Renames the fields of `other` that this dataset has, too. It is inserted before the last
+    /// ending, so that the field keeps its type: with "mask", "png" becomes "mask.png", and
+    /// "left.png" becomes "left.mask.png". Empty means that such a field is an error.
+    std::string suffix = {};
+  };
+  /// The numbers of samples that a join matched.
+  struct JoinReport {
+    std::uint64_t num_samples = 0;  ///< of the first dataset
+    std::uint64_t num_samples_without_match = 0;
+    std::uint64_t num_other_samples = 0;
+    std::uint64_t num_other_samples_without_match = 0;
+    std::string first_sample_without_match = {};        ///< key; empty if all samples match
+    std::string first_other_sample_without_match = {};  ///< key; empty if all samples match
+
+    friend bool operator==(const JoinReport&, const JoinReport&) = default;
+  };
+  /// Returns a dataset whose samples have the fields of this dataset and those of the sample of
+  /// `other` with the same key. This copies no bytes and opens no shard.
+  ///
+  ///     Dataset data = images.join(captions);  // data[i] has "jpg" of images, "txt" of captions
+  ///
+  /// The result has the numbers, shards, index and cache of this dataset, so an order reads
+  /// this dataset's shards one after another. `other` keeps its own cache and access. where(),
+  /// Query and shard_starts() refer to this dataset. To select by a column of `other`, join a view
+  /// of it: `images.join(captions.where("..."))`. A key may be repeated in this dataset, e.g. in
+  /// several shards: each of its samples gets the sample of `other`. Either dataset may itself be a
+  /// view or a join.
+  ///
+  /// The fingerprint depends on both datasets. A resume token of one join is therefore refused by a
+  /// join with another version of `other`.
+  /// Errors: InvalidArgument if a key is repeated in `other`. InvalidArgument if both datasets have a
+  ///   field of the same name and there is no suffix, or if the suffix is not valid. Unsupported if a
+  ///   dataset was opened lazily. CorruptIndex. Cancelled.
+  /// Cost: O(samples of both). If both have the same order of keys, about the time to read the
+  ///   keys; otherwise a lookup per sample. The result takes 4 bytes per sample of this dataset (8
+  ///   if `other` has 2^32 samples or more), and during the call 1 bit per sample of `other`.
+  [[nodiscard]] Dataset join(const Dataset& other, const JoinOptions& options) const;
+  [[nodiscard]] Dataset join(const Dataset& other) const;
+  /// Returns what the last join() matched; nullopt if this dataset is not a join. A view of a join
+  /// has the report of the join.
+  [[nodiscard]] std::optional<JoinReport> join_report() const;
+
   /// Returns the number in the index of this dataset's `sample`. Errors: OutOfRange.
   [[nodiscard]] std::uint64_t number_in_index(std::uint64_t sample) const;
   /// Returns the first sample of each shard in this dataset's numbering, then size(). Sharded
@@ -287,6 +337,7 @@ class SHARDWISE_EXPORT Dataset {
 
  private:
   friend struct detail::DatasetAccess;
+  friend class detail::HeldShards;
   friend class detail::SampleCursor;
   friend class detail::SampleRange;
   struct Impl;
@@ -298,11 +349,15 @@ class SHARDWISE_EXPORT Dataset {
                       const std::function<std::byte*(std::size_t)>& take_memory) const;
   [[nodiscard]] std::optional<Sample> early_sample(std::uint64_t number) const;
   inline Sample sample_at(std::uint64_t number) const;  // only for the source file
+  [[nodiscard]] Sample sample_without_joins(std::uint64_t number) const;
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;
+  /// The fingerprint of all samples, of which a view has some.
+  [[nodiscard]] const Hash128& whole_fingerprint() const noexcept;
 
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<const Selection> selection_;  // null means all samples
+  std::shared_ptr<const detail::Joins> joins_;  // null means that no dataset is joined
 };
 
 namespace detail {
@@ -366,5 +421,7 @@ class SHARDWISE_EXPORT SampleRange {
 
 /// Parses "map", "read" or "range". Errors: InvalidArgument; the text lists the valid names.
 SHARDWISE_EXPORT Dataset::Access parse_access(std::string_view name);
+/// Parses "inner" or "left". Errors: InvalidArgument; the text lists the valid names.
+SHARDWISE_EXPORT Dataset::JoinOptions::How parse_join(std::string_view name);
 
 }  // namespace shardwise

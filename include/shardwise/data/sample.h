@@ -12,6 +12,8 @@
 namespace shardwise {
 
 namespace detail {
+class HeldShards;
+struct JoinedSample;
 struct MemberRecord;
 struct OpenShard;
 struct OwnBytes;
@@ -25,11 +27,14 @@ class ShardHandle;
 /// One sample, read in place: its fields are views into the mapped shard. With
 /// Dataset::Access::kRead they are views into a copy that the sample owns.
 ///
+/// A sample of a join (Dataset::join) has the fields of the first dataset, then those of the others.
+/// Its key, numbers and shard are those of the first dataset.
+///
 /// Threads: immutable; safe from any thread.
 /// Lifetime: a Sample shares ownership of the index and of its shard's mapping or its bytes. Its
 ///   views stay valid while it or a copy of it lives, even if the shard is evicted or closed. Views
 ///   of a temporary Sample do not compile: `data[42]["jpg"]`.
-/// Cost: copying costs a reference count.
+/// Cost: copying costs a reference count; in a join, also an allocation per joined dataset.
 /// Caution: if a mapped shard is truncated in place, reading a view raises SIGBUS. copy() and
 ///   integer() throw instead. With Dataset::Access::kRead, Dataset::operator[] throws instead.
 class SHARDWISE_EXPORT Sample {
@@ -41,7 +46,7 @@ class SHARDWISE_EXPORT Sample {
   };
 
   ~Sample();
-  Sample(const Sample&) noexcept;
+  Sample(const Sample&);
   Sample(Sample&&) noexcept;
   Sample& operator=(Sample) noexcept;
 
@@ -53,7 +58,9 @@ class SHARDWISE_EXPORT Sample {
   [[nodiscard]] std::string_view key() const& noexcept;
   std::string_view key() const&& = delete;  // keep the Sample
 
-  [[nodiscard]] std::size_t num_fields() const noexcept { return num_members_; }
+  [[nodiscard]] std::size_t num_fields() const noexcept {
+    return joined_ == nullptr ? num_members_ : num_all_fields();
+  }
   /// The `i`-th field in archive order. REQUIRES: i < num_fields().
   [[nodiscard]] Field field(std::size_t i) const& noexcept;
   Field field(std::size_t i) const&& = delete;  // keep the Sample
@@ -88,24 +95,39 @@ class SHARDWISE_EXPORT Sample {
 
  private:
   friend class Dataset;
+  friend class detail::HeldShards;
+  friend struct detail::JoinedSample;
   friend struct detail::SampleAccess;
   friend class detail::SampleCursor;
   Sample() noexcept = default;  // a moved-from sample
   Sample(detail::ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
 
+  /// The place of a field: the sample that owns it, and its number among the members of that sample.
+  struct Place {
+    const Sample* sample;
+    std::size_t member;
+  };
+
+  [[nodiscard]] std::size_t num_all_fields() const noexcept;
   // Defined in the source file, so that calls there are inlined.
-  [[nodiscard]] inline std::string_view bytes_of(std::size_t i) const noexcept;
+  [[nodiscard]] inline Place place_of(std::size_t i) const noexcept;
+  [[nodiscard]] inline std::string_view bytes_of(std::size_t member) const noexcept;
   [[nodiscard]] inline std::optional<std::size_t> number_of(std::string_view field) const noexcept;
+  [[nodiscard]] Place joined_place(std::size_t i) const noexcept;
+  [[nodiscard]] Field joined_field(std::size_t i) const noexcept;
+  [[nodiscard]] std::optional<std::size_t> joined_number(std::string_view field) const noexcept;
+  [[nodiscard]] std::int64_t integer_of(std::size_t member, std::string_view field) const;
   [[nodiscard]] std::size_t require(std::string_view field) const;
   [[noreturn]] void throw_missing(std::string_view field) const;
   [[nodiscard]] std::string copy_of(std::size_t i) const;
-  void require_unchanged_map(std::size_t i) const;
-  [[noreturn]] void throw_unreadable(std::size_t i) const;
+  void require_unchanged_map(std::size_t member) const;
+  [[noreturn]] void throw_unreadable(std::size_t member) const;
 
   detail::ShardPin* pin_ = nullptr;  // pins the shard; null in a moved-from Sample
   const detail::OpenShard* shard_ = nullptr;
   std::shared_ptr<const detail::OwnBytes> own_;  // null if the shard is mapped
   const detail::MemberRecord* members_ = nullptr;
+  detail::JoinedSample* joined_ = nullptr;  // owned; null if no dataset is joined
   std::uint64_t index_ = 0;
   std::uint32_t num_members_ = 0;
   std::uint32_t local_ = 0;

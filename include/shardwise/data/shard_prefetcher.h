@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "shardwise/base/export.h"
 #include "shardwise/data/dataset.h"
@@ -23,6 +24,9 @@ namespace shardwise {
 /// The order alone determines fetches and evictions, as in plan_fetches(). The duration of fetches
 /// has no influence: the prefetcher evicts a shard only after it has been read. If fetching and
 /// reading threads overtake each other, a shard may be fetched again.
+///
+/// In a join, the shards of a joined dataset are fetched into the cache of that dataset. They are
+/// not fetched ahead if a shard of the first dataset needs more than 8 of them on average.
 ///
 /// A prefetcher does nothing without a cache, with a read-only cache, or if the order's future is
 /// unknown. The future of resampled orders and of chunks of a few samples is unknown. Without an
@@ -79,7 +83,7 @@ class SHARDWISE_EXPORT ShardPrefetcher {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::vector<std::unique_ptr<Impl>> parts_;  // of the dataset, and of those joined to it
 };
 
 }  // namespace shardwise

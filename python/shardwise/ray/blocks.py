@@ -95,7 +95,7 @@ def layout_of(reference: bytes) -> Layout:
             if kind in ("text", "mixed", "blob"):
                 text_bytes[name] = _ratio(size, found[0])
     taken = {*names, *SPECIAL}
-    fields = [Column(f.name, "field") for f in data.info.fields if f.name not in taken]
+    fields = [Column(name, "field") for name in data.fields if name not in taken]
     return Layout((*fields, *metadata, *(Column(name, name) for name in SPECIAL)), text_bytes)
 
 

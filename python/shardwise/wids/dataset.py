@@ -6,13 +6,14 @@ import base64
 import hashlib
 import json
 import os
+import re
 import threading
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from .. import _core
 from ..arguments import path_of, suggests
@@ -132,6 +133,17 @@ class _Opening:
         return self.open(path, True, index_directory, lazily=True)
 
 
+class _Joined(NamedTuple):
+    """A data set that is joined."""
+
+    path: str
+    """Path of the index."""
+    is_cached: bool
+    """The shards need a cache."""
+    suffix: str
+    """See Dataset.join()."""
+
+
 def _holds(path: str, text: str) -> bool:
     """Whether the file exists with this text. After a power loss its text may be another."""
     try:
@@ -185,6 +197,9 @@ class ShardListDataset(Generic[T_co]):
     index: an existing index of these shards, made by shardwise.index(). Without it an index is
         built when the shards are first opened, and kept in index_directory
         ($XDG_CACHE_HOME/shardwise).
+    join: names of ``datasets`` of the descriptor. Each sample of the other shards gets the
+        fields of their sample with the same key. If it has a field already, the added one gets the
+        data set's name before the ending: ``.png`` becomes ``.masks.png``.
 
     A sample's keys are its fields with a leading dot, ``__key__``, ``__index__`` (its number),
     ``__shard__`` (the URL of its shard), ``__shardindex__`` (its number in the shard) and
@@ -214,9 +229,11 @@ class ShardListDataset(Generic[T_co]):
         allow_pipe: bool = False,
         index: str | os.PathLike[str] | None = None,
         index_directory: str | os.PathLike[str] = "",
+        join: str | Sequence[str] = (),
     ) -> None:
         super().__init__()
         self._take_list(shards, dataset_name, base, options)
+        joined = self._take_joined([join] if isinstance(join, str) else list(join))
         self._take_cache(cache_dir, localname)
         self.transformations: list[Transform] = interpret_transformations(
             transformations, allow_pickle
@@ -236,7 +253,8 @@ class ShardListDataset(Generic[T_co]):
         )
         given = None if index is None else path_of(index)
         directory = path_of(index_directory) if index_directory else ""
-        data = self._open(sources, given, directory, claims == "check")
+        self._joins = self._open_joined(joined, localname, directory)
+        data = self._joined(self._open(sources, given, directory, claims == "check"))
         self._places = _places(data, sources, is_own_index=given is None)
         self.lengths: list[int] = _lengths(self.shards, self._places, claims)
         self.total_length = sum(self.lengths)
@@ -248,7 +266,7 @@ class ShardListDataset(Generic[T_co]):
         """Opens the shards: by their list alone if it suffices, else by an index. Sets
         _is_cached."""
         self._is_cached = any(needs_cache(source) for source in sources)
-        if index is None and is_checked and _can_be_lazy(self.shards, sources):
+        if index is None and is_checked and not self._joins and _can_be_lazy(self.shards, sources):
             return self._opening.open_list(self.shards, index_directory)
         named = list(dict.fromkeys(sources)) if index is None else index
         data = self._opening.open(named, self._is_cached, index_directory)
@@ -256,6 +274,45 @@ class ShardListDataset(Generic[T_co]):
             return data
         self._is_cached = True  # the shard is compressed, although its name does not say so
         return self._opening.open(data.path, True)
+
+    def _take_joined(self, names: list[str]) -> dict[str, list[dict[str, Any]]]:
+        """Takes the shards of these data sets from the list."""
+        found = {name: [s for s in self.shards if s.get("dataset") == name] for name in names}
+        for name, shards in found.items():
+            if not shards:
+                known = dict.fromkeys(str(s["dataset"]) for s in self.shards if s.get("dataset"))
+                raise InvalidArgument(
+                    f"not valid: join={name!r}; the descriptor's datasets have the names "
+                    f"{', '.join(map(repr, known)) or '(none)'}"
+                )
+        self.shards = [shard for shard in self.shards if shard.get("dataset") not in found]
+        if not self.shards:
+            raise InvalidArgument("join names all shards; leave the first data set out of it")
+        return found
+
+    def _open_joined(
+        self,
+        joined: dict[str, list[dict[str, Any]]],
+        localname: Callable[[str], str] | None,
+        index_directory: str,
+    ) -> list[_Joined]:
+        """Builds the indexes of the data sets to join if necessary."""
+        opened = []
+        for name, shards in joined.items():
+            sources = list(dict.fromkeys(source_of(s["url"], localname) for s in shards))
+            check_sources(sources, self._opening.allow_pipe)
+            is_cached = any(map(needs_cache, sources))
+            data = self._opening.open(sources, is_cached, index_directory)
+            suffix = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-") or "joined"
+            opened.append(_Joined(data.path, is_cached, suffix))
+        return opened
+
+    def _joined(self, data: _core.Dataset) -> _core.Dataset:
+        """Joins the data sets of ``join`` to this one."""
+        for path, is_cached, suffix in self._joins:
+            other = self._opening.open(path, is_cached)
+            data = data.join(other, how="left", suffix=suffix)
+        return data
 
     def _take_list(
         self,
@@ -392,6 +449,7 @@ class ShardListDataset(Generic[T_co]):
         self.__dict__.update(state)
         # Open by the list again if the pickled data set was opened by a list, without an index.
         data = self._opening.open(path, self._is_cached, lazily=path.endswith(".json"))
+        data = self._joined(data)
         if data.fingerprint != fingerprint:
             raise Mismatch(
                 f"the index {path!r} changed since the data set was pickled; create the "

@@ -566,3 +566,30 @@ def test_braces_of_a_command_are_refused_and_not_taken_for_several(tmp_path: Pat
     command = f"pipe:cat {tmp_path}/{{a,b}}.tar"
     with pytest.raises(InvalidArgument, match="brace in its name.*script"):
         raw([{"url": command, "nsamples": 1}], allow_pipe=True)
+
+
+def test_data_sets_of_a_descriptor_can_be_joined(shards: list[Any], tmp_path: Path) -> None:
+    texts = tmp_path / "texts.tar"
+    with shardwise.TarWriter(texts) as tar:
+        for i in (12, 3, 9, 99):
+            tar.write({"__key__": f"{i:06}", "txt": f"text {i}", "cls": "7"})
+    descriptor = write_descriptor(
+        tmp_path / "both.json",
+        [],
+        datasets=[
+            {"name": "first", "shardlist": shards},
+            {"name": "Texts 1", "shardlist": [{"url": str(texts), "nsamples": 4}]},
+        ],
+    )
+    data = raw(descriptor, join="Texts 1")
+    assert len(data) == sum(shard["nsamples"] for shard in shards)
+    for again in (data, pickle.loads(pickle.dumps(data))):
+        sample = again[9]
+        assert number_of(sample) == 9 and sample[".txt"].read() == b"text 9"
+        assert sample[".texts-1.cls"].read() == b"7"
+        assert sample["__shard__"] == shards[1]["url"] and sample["__dataset__"] == "first"
+        assert ".txt" not in again[8]
+    with pytest.raises(InvalidArgument, match="'first', 'Texts 1'"):
+        raw(descriptor, join="texts")
+    with pytest.raises(InvalidArgument, match="all shards"):
+        raw(descriptor, join=["first", "Texts 1"])
