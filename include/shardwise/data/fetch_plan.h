@@ -132,10 +132,9 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
 /// same shards at the same slots are simulated once.
 ///
 /// The prediction assumes that shards are fetched on demand in the order of slots, and that all
-/// ranks are in step. The counts are exact if one node has all ranks and the order has one stream,
-/// up to the first epoch in which the shards in use do not fit (CacheCounts::bypasses). If a node
-/// has only a few samples of a window, the prediction may count shards that contain none of these
-/// samples. It never counts too few shards.
+/// ranks are in step. With one node and one stream, the counts are exact up to the first epoch with
+/// bypasses. If a node has only a few samples of a window, the prediction may count shards that
+/// contain none of these samples. It never counts too few shards.
 ///
 /// Cost: O(nodes * (chunks + uses)) per epoch, and simulation time for each use up to
 ///   max_simulated_uses.
