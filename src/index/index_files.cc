@@ -34,7 +34,10 @@ IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
   for (int i = 0;; ++i) {
     catalogue_ = std::make_unique<Catalogue>(path_);
     try {
-      table_ = std::make_unique<MappedFile>(MappedFile::open(table_path()));
+      const File file = File::open_read(table_path());
+      table_ = std::make_unique<MappedFile>(MappedFile::open(file));
+      lookups_ =
+          std::make_unique<MappedFile>(MappedFile::open(file, MappedFile::Access::kRandom));
       break;
     } catch (const NotFound&) {
       if (i >= kTries || file_identity(path_) == catalogue_->identity()) {
@@ -46,6 +49,7 @@ IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
   }
   view_ = TableView(table_->bytes(),
                     {"the index is damaged", in_quotes(table_path()), rebuild_remedy()});
+  view_.look_up_in(lookups_->bytes());
   const Index::Summary& summary = catalogue_->meta().summary;
   const TableHeader& h = header();
   if (h.header_checksum != catalogue_->meta().table_checksum ||
