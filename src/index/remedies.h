@@ -10,7 +10,7 @@ namespace shardwise {
 
 /// The remedy for an index that cannot be used.
 inline std::string rebuild_remedy() {
-  return "build the index again with " + spelled("`shardwise index`");
+  return "build the index again with " + spelled("`shardwise index --check-index`");
 }
 /// The remedy for an index of another version. Its sources cannot be read from it, so the user must
 /// name them.

@@ -35,6 +35,16 @@ void require_whole(const std::string& path, const CatalogueMeta& meta) {
                         in_quotes(path), "name the shards and the part again");
 }
 
+/// Returns `build(true)`, which uses the old index; or `build(false)` if that index is damaged.
+template <class Build>
+auto unless_damaged(const Build& build) {
+  try {
+    return build(/*use_old=*/true);
+  } catch (const CorruptIndex&) {
+    return build(/*use_old=*/false);
+  }
+}
+
 Rebuild as_built(const std::string& path, const BuildOptions& options) {
   Rebuild same{{}, options};
   const IndexFiles files(path_to_write(path));
@@ -74,13 +84,17 @@ SourceList read_index_sources(const std::string& path, const RemoteAccess& remot
 BuildReport build_index(const std::string& index_path, const std::vector<std::string>& shards,
                         const BuildOptions& options) {
   const std::string path = path_to_write(index_path);
-  return run_build(path, look_at_all(path, at_home(shards), options), options.content, options);
+  return unless_damaged([&](bool use_old) {
+    return run_build(path, look_at_all(path, at_home(shards), options, use_old), options.content,
+                     options);
+  });
 }
 
 BuildPlan plan_index(const std::string& index_path, const std::vector<std::string>& shards,
                      const BuildOptions& options) {
   const std::string path = path_to_write(index_path);
-  BuildInputs inputs = look_at_all(path, at_home(shards), options);
+  BuildInputs inputs = unless_damaged(
+      [&](bool use_old) { return look_at_all(path, at_home(shards), options, use_old); });
   const BuildJournal journal(path, scan_options_hash(options.content), {.is_read_only = true});
   BuildPlan plan;
   plan.missing = std::move(inputs.missing);
