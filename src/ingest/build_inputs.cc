@@ -123,6 +123,15 @@ std::vector<std::string> sources_of_paths(const std::string& index_path,
   return has_pattern ? std::vector<std::string>() : stored_sources_of(index_path, shards);
 }
 
+/// True if the sources only name the shards, one by one, as a list in a file does. The index then
+/// need not store them, because an update uses its shards.
+bool are_sources_the_shards(const BuildInputs& inputs) {
+  return !inputs.part && inputs.missing.empty() &&
+         std::ranges::equal(
+             inputs.stored_sources, inputs.sources, {}, {},
+             [](const Source& source) -> const std::string& { return url_of(source); });
+}
+
 /// Returns the rows of an index, by URL.
 std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor,
                                                       const CancelToken& cancel) {
@@ -285,6 +294,7 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   if (!inputs.part) require_any(inputs.sources, inputs.missing);
   if (!inputs.missing.empty() && inputs.stored_sources.empty())
     inputs.stored_sources = sources_of_paths(path, shards);
+  if (are_sources_the_shards(inputs)) inputs.stored_sources.clear();
   if (old != nullptr) inputs.gone = paths_of(old_rows, old->home);
   return inputs;
 }

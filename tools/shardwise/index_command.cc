@@ -443,7 +443,7 @@ void add_index_command(CLI::App& program, Output& out) {
                    "stored in it; directories, globs and descriptors are then read again")
       ->type_name("");
   for (const char* name : {"--on-bad", "--on-no-field", "--on-duplicate-field", "--on-repeated-key",
-                           "--on-link", "--drop-missing", "--check-md5"}) {
+                           "--on-link", "--drop-missing", "--check-md5", "--check-index"}) {
     command->get_option(name)->group("Bad and missing shards");
   }
   for (const char* name : {"--column", "--hash", "--unique-keys", "--forget", "--part"}) {
