@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "index/offset_table.h"
 #include "shardwise/ingest/index_builder.h"
+#include "support/chain.h"
 #include "support/process.h"
 #include "support/shards.h"
 #include "support/support.h"
