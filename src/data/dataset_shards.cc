@@ -1,6 +1,5 @@
 // Opens, keeps and closes the shards of a dataset.
 #include <bit>
-#include <functional>
 
 #include "base/cancel_scope.h"
 #include "base/mapped_file.h"
@@ -60,7 +59,7 @@ std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t numbe
   close_uncached(current_future().get());
   // Replace an idle mapping of this dataset by the new one. If there is none, a shard in place is
   // read without a mapping.
-  if (MappedFile::is_budget_spent()) pool.evict();
+  if (MappedFile::is_budget_spent() && pool.stats().open_bytes > 0) pool.evict();
   const detail::ShardOpening how{
       .access = access,
       .cache = cache,

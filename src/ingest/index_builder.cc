@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
 #include "base/spelling.h"

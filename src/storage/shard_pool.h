@@ -298,8 +298,8 @@ class ShardPool {
   bool make_room() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
-    const ShardPoolStats& now = book_->stats;
-    if (now.open_shards > options_.max_shards || now.open_bytes > options_.max_bytes) {
+    if (book_->stats.open_shards > options_.max_shards ||
+        book_->stats.open_bytes > options_.max_bytes) {
       victim = drop_one();
     } else if (book_->cheap_bytes > options_.max_cheap_bytes) {
       victim = drop_one(/*may_be_dear=*/false);

@@ -206,11 +206,11 @@ TEST(ResourceLimitTest, ManyIndexesTogetherDoNotExhaustTheKernelsMappings) {
   if (max == 0 || max > 100'000) {
     GTEST_SKIP() << "needs a limit of at most 100,000 mappings; skipped because it is " << max;
   }
-  constexpr std::size_t kShards = 1000;
-  const Shards shards(kShards, 1);
+  constexpr std::size_t kManyShards = 1000;
+  const Shards shards(kManyShards, 1);
   EXPECT_EQ(in_child([&]() -> std::string {
               std::vector<Dataset> all;
-              while (all.size() * kShards < max + kShards) {
+              while (all.size() * kManyShards < max + kManyShards) {
                 all.push_back(Dataset::open(shards.index_path()));
                 if (std::string wrong = wrong_with(all.back()); !wrong.empty()) return wrong;
               }
