@@ -269,7 +269,7 @@ nb::bytes gaps(const DatasetObject& self) {
     bytes += static_cast<char>(gap);
     next = number + 1;
   }
-  return {bytes.data(), bytes.size()};
+  return nb::bytes(bytes.data(), bytes.size());
 }
 
 /// Returns the view with these gaps(). `step` makes it again.
