@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+import zlib
 from collections import OrderedDict
 from typing import Any, Union
 
@@ -19,6 +20,10 @@ from . import _core
 from .errors import Mismatch
 
 _KEPT = 4
+# A view by a condition is pickled as its samples up to this size, and otherwise as its condition,
+# which each process that gets it evaluates again.
+_MAX_PACKED_SAMPLES = 1 << 27
+_MAX_PACKED_BYTES = 16 << 20
 
 _lock = threading.Lock()
 _opened: weakref.WeakValueDictionary[Any, _core.Dataset] = weakref.WeakValueDictionary()
@@ -104,8 +109,15 @@ def teach_torch() -> None:
         from . import torch  # noqa: F401
 
 
-def packed_steps(steps: tuple[Any, ...], protocol: int) -> tuple[Any, ...]:
-    """The steps of a view; numbers out of band if the protocol allows it."""
+def packed_steps(
+    data: _core.Dataset, steps: tuple[Any, ...], protocol: int
+) -> tuple[Any, ...]:
+    """The steps of the view `data`. A condition becomes the samples for which it is true, unless
+    they are too many. Numbers are out of band if the protocol allows it."""
+    if any(step[0] == "where" for step in steps) and len(data) <= _MAX_PACKED_SAMPLES:
+        packed = zlib.compress(data._gaps(), 1)
+        if len(packed) <= _MAX_PACKED_BYTES:
+            return (("gaps", packed),)
     if protocol < 5:
         return steps
     return tuple(
@@ -120,6 +132,8 @@ def _taken(data: _core.Dataset, step: tuple[Any, ...]) -> _core.Dataset:
     if kind == "join":
         other, how, suffix = arguments
         return data.join(other, how=how, suffix=suffix)
+    if kind == "gaps":
+        return data._at_gaps(zlib.decompress(arguments[0]), step)
     if kind == "slice":
         start, stop, stride = arguments
         return data[start:stop:stride]

@@ -125,6 +125,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     spelling::command("`shardwise index -o INDEX SOURCE`", "shardwise.index(index, source)"),
     spelling::command("`shardwise index -o INDEX --relocate OLD NEW`",
                       "`shardwise index -o INDEX --relocate OLD NEW`"),
+    spelling::command("`shardwise index --check-index`", "shardwise.index(check_index=True)"),
     spelling::command("`shardwise index --column FIELD`", "shardwise.index(columns=)"),
     spelling::command("`shardwise index --hash`", "shardwise.index(hashes=True)"),
     spelling::command("`shardwise index --drop-missing`", "shardwise.index(drop_missing=True)"),

@@ -1,8 +1,8 @@
 // Opens, keeps and closes the shards of a dataset.
 #include <bit>
-#include <functional>
 
 #include "base/cancel_scope.h"
+#include "base/mapped_file.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
 #include "index/claimed_index.h"
@@ -16,20 +16,14 @@ std::shared_ptr<const Fetchers> fetchers_of(const Dataset::Options& options) {
   return options.cache->options().fetchers;
 }
 
-ShardPoolOptions pool_options(const Dataset::Options& options,
-                              std::function<bool(std::uint64_t)> is_dear) {
+ShardPoolOptions pool_options(const Dataset::Options& options) {
   ShardPoolOptions pool{.max_shards = options.max_open_shards,
                         .max_bytes = options.max_mapped_bytes};
   if (options.cache) {
-    pool.is_dear = std::move(is_dear);
     // close_uncached() bounds the shards that are outside the budget.
     pool.max_cheap_bytes = options.cache->options().budget_bytes / 2;
   }
   return pool;
-}
-
-bool is_uncached(const detail::OpenShard& shard) {
-  return !shard.uncached_name.empty() || shard.cached.is_overflow();
 }
 
 }  // namespace
@@ -50,12 +44,7 @@ Dataset::Impl::Impl(std::shared_ptr<const Index> opened, const Dataset::Options&
           [this](std::uint64_t number) {
             return reader.with_descriptor([&] { return open(number); });
           },
-          // Opening an uncached shard again costs a fetch or a search for room. The pool therefore
-          // closes uncached shards after all others.
-          pool_options(options, [this](std::uint64_t number) {
-            const Lock lock(mutex);
-            return uncached.contains(number);
-          })) {}
+          pool_options(options)) {}
 
 IndexCacheOptions Dataset::Impl::index_cache_of(const Dataset::Options& options) {
   IndexCacheOptions how = options.index_cache;
@@ -68,6 +57,9 @@ IndexCacheOptions Dataset::Impl::index_cache_of(const Dataset::Options& options)
 
 std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t number) {
   close_uncached(current_future().get());
+  // Replace an idle mapping of this dataset by the new one. If there is none, a shard in place is
+  // read without a mapping.
+  if (MappedFile::is_budget_spent() && pool.stats().open_bytes > 0) pool.evict();
   const detail::ShardOpening how{
       .access = access,
       .cache = cache,
@@ -78,7 +70,7 @@ std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t numbe
       .require_first_block =
           [this](const Index::Shard& info) { reader.require_first_block(info); }};
   auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
-  if (is_uncached(*shard)) {
+  if (shard->is_dear()) {
     const Lock lock(mutex);
     uncached.insert(number);
   }
@@ -104,7 +96,7 @@ void Dataset::Impl::close_uncached(const detail::ShardFuture* known) {
   std::erase_if(left, [&](std::uint64_t number) {
     std::uint64_t size_bytes = 0;
     if (const auto shard = pool.find(number)) {
-      if (!is_uncached(*shard)) return true;
+      if (!shard->is_dear()) return true;
       size_bytes = shard->size_bytes();
     } else {
       return true;

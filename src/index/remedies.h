@@ -18,7 +18,7 @@ inline std::string rebuild_remedy(const std::string& path) {
     return "remove the folder " + in_quotes(folder) +
            ", then open the index by its URL, which fetches it again";
   }
-  return "build the index again with " + spelled("`shardwise index`");
+  return "build the index again with " + spelled("`shardwise index --check-index`");
 }
 /// The remedy for an index of another version. Its sources cannot be read from it, so the user must
 /// name them.
