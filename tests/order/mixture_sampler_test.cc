@@ -66,7 +66,7 @@ TEST(MixtureSamplerTest, ResumesOnAnotherNumberOfRanks) {
   std::get<Mixture>(changed.kind).parts[0].weight = 6;
   MixtureSampler other(three_sets(), changed);
   EXPECT_THAT(test::error_text([&] { other.resume(ResumeToken::from_text(saved)); }),
-              testing::HasSubstr("data sets or weights differ"));
+              testing::HasSubstr("the weights differ"));
   MixtureSampler shards(SampleSet::of_shards(Samples{540, 30, 26, 34}).with_fingerprint({1, 1}),
                         mixed(1, 400));
   EXPECT_THAT(test::error_text([&] { shards.resume(ResumeToken::from_text(saved)); }),
