@@ -98,6 +98,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     {"ShardCache::Options::group_shared", "--cache-group", "group_shared=True"},
     {"ShardCache::Options::read_only", "--cache-read-only", "read_only=True"},
     // Ranks, orders and loaders. The fields of an order have their names in order/fields.h.
+    {"Sampler::Changes::kAllowAtEpochBorder", "--allow-changes", "allow_changes=True"},
     spelling::option("batch_size", "--batch"),
     spelling::option("by_group", "--group-by"),
     spelling::option("global_batch_size", "--global-batch"),

@@ -42,7 +42,7 @@ TEST(MixtureSamplerTest, ATokenOfOtherWeightsOrShardsIsRefused) {
   const ResumeToken token = MixtureSampler(three_sets(), mixed(1, 400)).token_after(33);
   Order changed = mixed(1, 400);
   std::get<Mixture>(changed.kind).parts[0].weight = 6;
-  EXPECT_ERROR(test::Says("data sets or weights differ"),
+  EXPECT_ERROR(test::Says("the weights differ"),
                MixtureSampler(three_sets(), changed).resume(token));
   const SampleSet shards = SampleSet::of_shards(Samples{540, 30, 26, 34}).with_fingerprint({1, 1});
   EXPECT_ERROR(test::Says("shard lengths differ"),

@@ -118,6 +118,23 @@ Setup random_exact(Dice& random) {
   return setup;
 }
 
+double random_weight(Dice& random) { return random.one_of({0.0, 0.5, 1.0, 2.0, 3.7, 0.01}); }
+
+/// Returns a random schedule. The positions are in the first epochs.
+std::vector<Mixture::Change> random_schedule(Dice& random, std::size_t num_parts,
+                                             std::uint64_t num_samples) {
+  std::vector<Mixture::Change> schedule;
+  std::uint64_t from = 0;
+  for (std::uint64_t i = random.below(4); i > 0; --i) {
+    from += random.between(1, random.one_of({10U, 300U, 3 * static_cast<unsigned>(num_samples)}));
+    Mixture::Change change{from, {random.one_of({0.5, 3.0})}};
+    while (change.weights.size() < num_parts) change.weights.push_back(random_weight(random));
+    random.shuffle(change.weights);
+    schedule.push_back(std::move(change));
+  }
+  return schedule;
+}
+
 /// Makes a random mixture. Borders of data sets are borders of shards, because a sharded order
 /// requires this.
 Setup random_mixture(Dice& random) {
@@ -138,6 +155,7 @@ Setup random_mixture(Dice& random) {
     mixture.parts.push_back(part);
   }
   const std::uint64_t n = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+  if (random.percent(50)) mixture.schedule = random_schedule(random, mixture.parts.size(), n);
   Setup setup{test::random_samples(random, n).with_shards(test::offsets_of(lengths)),
               {.seed = random.number(), .kind = mixture}};
   setup.order.balance_bytes = random.percent(25);
@@ -250,6 +268,8 @@ class Chain {
   void run_piece() {
     const bool same_ranks = last_.ranks.size() > 0 && random_.percent(20);
     if (!same_ranks) add_skips();
+    changes_ = Sampler::Changes::kRefuse;
+    if (!same_ranks && family_ == Family::kMixture && !text_.empty()) change_weights();
     Piece piece = same_ranks ? std::move(last_) : new_piece();
     begin(piece, same_ranks);
     check_begin(piece);
@@ -305,7 +325,7 @@ class Chain {
       Sampler& sampler = *piece.ranks.back();
       if (text_.empty()) continue;
       if (random_.percent(15)) resume_elsewhere(sampler);
-      sampler.resume(read_token());
+      sampler.resume(read_token(), changes_);
     }
   }
 
@@ -316,8 +336,71 @@ class Chain {
       token.skip.add_sample(random_.below(sampler.num_samples()));
       token.skip.add_positions(point_.epoch, point_.position, point_.position + 3);
     }
-    sampler.resume(token);
+    sampler.resume(token, Sampler::Changes::kAllowAtEpochBorder);
     test::take(sampler, random_.below(5), random_);
+  }
+
+  // ----- Weights that change.
+
+  /// Gives the next pieces other weights from the point on, or the same weights in another form.
+  /// The model knows the weights of the whole run.
+  void change_weights() {
+    Mixture& own = std::get<Mixture>(order_.kind);
+    Mixture& whole = std::get<Mixture>(plain_.kind);
+    if (random_.percent(10)) {
+      own = whole;
+      return;
+    }
+    if (!random_.percent(30)) return;
+    changes_ = Sampler::Changes::kAllowAtEpochBorder;
+    for (Mixture::Part& part : own.parts) part.weight = random_weight(random_);
+    own.parts[random_.below(own.parts.size())].weight = 1.5;
+    own.schedule = random_schedule(random_, own.parts.size(), setup_.samples.size());
+    // Positions are rounded up to blocks of 256.
+    const auto up = [](std::uint64_t position) { return (position + 255) / 256 * 256; };
+    const std::uint64_t begin = up(point_.epoch * epoch_length() + point_.position);
+    std::erase_if(whole.schedule, [&](const auto& change) { return up(change.from) >= begin; });
+    std::vector<double> now;
+    for (const Mixture::Part& part : own.parts) now.push_back(part.weight);
+    for (const Mixture::Change& change : own.schedule) {
+      if (up(change.from) <= begin) now = change.weights;
+    }
+    if (begin == 0) {
+      for (std::size_t i = 0; i < now.size(); ++i) whole.parts[i].weight = now[i];
+    } else {
+      whole.schedule.push_back({begin, now});
+    }
+    for (const Mixture::Change& change : own.schedule) {
+      if (up(change.from) > begin) whole.schedule.push_back(change);
+    }
+    const Samples before = epoch(point_.epoch);
+    std::erase_if(epochs_, [&](const auto& one) { return one.first >= point_.epoch; });
+    const Samples& now_read = epoch(point_.epoch);
+    must(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(point_.position),
+                    now_read.begin()),
+         "a change of the weights changes what was read");
+    ++tally_["changes of weights"];
+    if (log_ != nullptr) *log_ << "  other weights from position " << begin << " of the run on\n";
+  }
+
+  /// Checks what a token says of each data set.
+  void check_progress(const ResumeToken& token) {
+    if (family_ != Family::kMixture) return;
+    const auto& parts = std::get<Mixture>(plain_.kind).parts;
+    std::vector<std::uint64_t> read(parts.size());
+    const MixtureSampler mixture(setup_.samples, plain_);
+    for (std::uint64_t number = 0; number <= token.epoch; ++number) {
+      const std::uint64_t end = number < token.epoch ? epoch_length() : token.position;
+      for (std::uint64_t p = 0; p < end; ++p) ++read[mixture.split(epoch(number)[p]).dataset];
+    }
+    const std::vector<ResumeToken::Progress> progress = token.progress();
+    must_equal(progress.size(), parts.size(), "data sets in progress()");
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::uint64_t n = parts[i].num_samples;
+      const std::uint64_t passes = n == 0 ? 0 : read[i] / n;
+      must(progress[i] == ResumeToken::Progress{n, read[i], passes, read[i] - passes * n},
+           "progress() of a data set");
+    }
   }
 
   ResumeToken read_token() const {
@@ -604,6 +687,7 @@ class Chain {
     if (so_far_ > 0 || random_.percent(50)) token.audit = audit_->sum();
     text_ = token.to_text();
     must(ResumeToken::from_text(text_) == token, "a token is not what its text says");
+    if (random_.percent(30)) check_progress(token);
     old_texts_.push_back(text_);
     audit_ = std::make_unique<EpochAudit>(setup_.samples.fingerprint());
     if (token.audit) audit_->merge(*ResumeToken::from_text(text_).audit);
@@ -716,7 +800,7 @@ class Chain {
     const std::uint64_t count = std::min<std::uint64_t>(piece.taken * piece.shares, piece.rows);
     if (count > piece.walk.size() || !random_.percent(20)) return;
     const std::unique_ptr<Sampler> alone = make_sampler(setup_.samples, order_);
-    if (!text_.empty()) alone->resume(read_token());
+    if (!text_.empty()) alone->resume(read_token(), changes_);
     Samples expected;
     for (const std::vector<Samples>& ranks : piece.by_step) {
       for (std::uint64_t rank = 0; rank < ranks.size(); rank += piece.replicas) {
@@ -757,7 +841,12 @@ class Chain {
     std::uint64_t slot = 0;
     for (std::uint64_t number = 0; number < point_.epoch; ++number) {
       for (const std::uint64_t sample : epoch(number)) {
-        must(parts[mixture.split(sample).dataset].weight > 0, "a draw without a weight");
+        const std::uint64_t dataset = mixture.split(sample).dataset;
+        must(parts[dataset].weight > 0 ||
+                 std::ranges::any_of(
+                     std::get<Mixture>(plain_.kind).schedule,
+                     [dataset](const auto& change) { return change.weights[dataset] > 0; }),
+             "a draw without a weight");
         ++times[sample];
         if (++slot % 256 == 0) check_times_of_datasets(times);
       }
@@ -795,6 +884,9 @@ class Chain {
       for (const Mixture::Part& part : mixture->parts) {
         *log_ << " (" << part.num_samples << " by " << part.weight << ")";
       }
+      for (const Mixture::Change& change : mixture->schedule) {
+        *log_ << ", from " << change.from << shown(change.weights);
+      }
     }
     *log_ << ", " << num_epochs_ << " epochs\n";
   }
@@ -813,7 +905,10 @@ class Chain {
   test::Tally& tally_;
   std::uint64_t num_epochs_ = 1;
   Order order_;  ///< with the skip list of the next piece
-  Order plain_;  ///< the order as one rank reads it, with no sample left out
+  Order plain_;  ///< the order as one rank reads it, with no sample left out; its weights are those
+                 ///< of the whole run, and those of order_ only from the last change on
+
+  Sampler::Changes changes_ = Sampler::Changes::kRefuse;  ///< of the piece
 
   SkipList::Point point_;
   std::string text_;  ///< the token; empty at the run's beginning

@@ -133,7 +133,7 @@ TEST(ResumeTokenTest, OfAnotherFormatSaysWhichAndWhatToDo) {
     EXPECT_CODE(kVersionMismatch, ResumeToken::from_text(text));
     EXPECT_ERROR(
         test::Says("cannot read", "begins with '" + text.substr(0, text.find('.') + 1) + "'",
-                   "\"sw2.\" or \"sw3.\""),
+                   "\"sw2.\", \"sw3.\" or \"sw4.\""),
         ResumeToken::from_text(text));
   }
 }
@@ -347,7 +347,7 @@ TEST(ResumeTokenTest, AChangeThatWouldLoseTheRestOfAPassIsRefused) {
     }
     return text;
   };
-  EXPECT_THAT(refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9)),
+  EXPECT_THAT(refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9, 8)),
               test::Says("middle of a pass", "epoch 1 begins", " of 787 samples of data set 0, ",
                          " of 213 samples of data set 1", "data sets or weights"));
   EXPECT_THAT(refusal(passes, 4, {.seed = 8, .epoch_size = 300}),
@@ -357,8 +357,9 @@ TEST(ResumeTokenTest, AChangeThatWouldLoseTheRestOfAPassIsRefused) {
               HasSubstr("data set 1 have been read"));
   EXPECT_THAT(refusal(passes, 3, mixture(0.9, 0.1)),
               HasSubstr("900 of 1000 samples have been read"));
-  // These changes are allowed: no sample was delivered yet, a pass is at its end, or the epochs of
-  // the new order are whole passes.
+  // These changes are allowed: no sample was delivered yet, a pass is at its end, the epochs of the
+  // new order are whole passes, or only weights change.
+  EXPECT_EQ(refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9)), "");
   EXPECT_EQ(refusal(mixture(0.9, 0.1), 0, mixture(0.1, 0.9)), "");
   EXPECT_EQ(refusal(passes, 10, {.seed = 8, .epoch_size = 300}), "");
   EXPECT_EQ(refusal(mixture(0.9, 0.1), 4, whole), "");
