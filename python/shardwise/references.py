@@ -41,25 +41,32 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """Returns what changes if the index file is replaced; None if the file is missing."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    """Returns what changes if the index or its side tables are replaced: first the time of the
+    latest change. None if the index is missing."""
+    files = []
+    for file in (path, path + ".side"):
+        try:
+            files.append(os.stat(file))
+        except OSError:
+            if file == path:
+                return None
+    state: tuple[int, ...] = (max(found.st_ctime_ns for found in files),)
+    for found in files:
+        state += found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return state
 
 
 def _open(
     opening: tuple[Any, ...], fingerprint: bytes
 ) -> tuple[_core.Dataset, tuple[int, ...] | None]:
-    """Opens a dataset, if possible with this fingerprint. Returns the state of its index file, or
-    an older state."""
+    """Opens a dataset, if possible with this fingerprint. Returns the state of its files, or an older
+    state."""
     from . import opening as opener
 
     start = time.time_ns()
     data = opener.open_as(opening, fingerprint=fingerprint)
     state = _state(data.path)
-    if state is not None and state[-1] > start - 2_000_000_000:
+    if state is not None and state[0] > start - 2_000_000_000:
         # Perhaps it was replaced before _state(): open it again.
         data = opener.open_as(opening, fingerprint=fingerprint)
     return data, state

@@ -215,15 +215,13 @@ Repacking::Options repack_options(std::optional<std::uint64_t> shuffle, std::uin
                                   std::uint64_t max_bytes, const std::string& prefix,
                                   const std::string& index, std::optional<unsigned> threads,
                                   bool restart) {
-  Repacking::Options options;
-  options.shuffle = shuffle;
-  options.max_samples = max_samples;
-  options.max_bytes = max_bytes;
-  options.prefix = prefix;
-  options.index = index;
-  options.threads = threads;
-  options.restart = restart;
-  return options;
+  return {.max_samples = max_samples,
+          .max_bytes = max_bytes,
+          .shuffle = shuffle,
+          .prefix = prefix,
+          .index = index,
+          .threads = threads,
+          .restart = restart};
 }
 
 nb::tuple tuple_of(const Repacking::Report& report) {

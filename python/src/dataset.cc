@@ -1,5 +1,4 @@
 #include "shardwise/data/dataset.h"
-#include "index/side_tables.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -21,6 +20,7 @@
 #include "errors.h"
 #include "field_names.h"
 #include "gil.h"
+#include "index/side_tables.h"
 #include "objects.h"
 #include "sample_numbers.h"
 #include "shardwise/base/error.h"

@@ -14,6 +14,7 @@
 #include "base/url.h"
 #include "index/index_files.h"
 #include "index/offset_table.h"
+#include "index/side_tables.h"
 #include "ingest/assembly.h"
 #include "ingest/build_journal.h"
 #include "ingest/remote_shards.h"
@@ -200,6 +201,8 @@ class BuildRun {
     }
     options_.cancel.throw_if_cancelled();
     assembly.finish(options_.cancel);
+    // Throws if a table with a column of the same name was attached meanwhile.
+    static_cast<void>(detail::SideTables(path_, content_.columns));
     assembly.commit();
     report_.summary = assembly.summary();
   }
