@@ -34,12 +34,13 @@ using namespace nb::literals;
 
 namespace shardwise::python {
 
+bool may_wait_long(const Dataset& data) {
+  return data.cache() != nullptr || detail::DatasetAccess::reads_ranges(data);
+}
+
 namespace {
 
 DatasetObject& held_by(PyObject* self) { return held_in<DatasetObject>(self); }
-
-/// Whether access to a sample may have to fetch its shard.
-bool may_wait_long(const Dataset& data) noexcept { return data.cache() != nullptr; }
 
 /// Returns a view. Records the step that makes it, for pickling.
 nb::object view(const DatasetObject& of, Dataset&& data, nb::object step) {

@@ -122,7 +122,9 @@ void SampleCursor::open_into(Run& run) {
     place.shard = {};
     auto opened = data_.impl_->pool.find(shard);
     if (!opened || opened->data == nullptr) {
-      Sample sample = data_[index];
+      if (!ahead_) ahead_ = std::make_unique<RangeAhead>(data_);
+      auto arrived = ahead_->take(indices_.subspan(at_ - 1));
+      Sample sample = arrived ? *std::move(arrived) : data_[index];
       if (sample.own_) {  // the sample owns its bytes, or its shard is being fetched
         run.samples[0] = std::move(sample);
         run.size = 1;

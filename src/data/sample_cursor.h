@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/open_shard.h"
+#include "data/range_ahead.h"
 #include "index/segment_of.h"
 #include "shardwise/base/export.h"
 #include "shardwise/data/dataset.h"
@@ -19,6 +20,7 @@ namespace shardwise::detail {
 /// Reads many samples of a dataset in runs, and pins their shards. Only the first sample of each
 /// shard needs a lookup in the pool and an atomic count, for which threads would contend. While the
 /// caller uses one run, the CPU prefetches the bytes of the next run and the records of later runs.
+/// Samples that are fetched by ranges are fetched together with coming samples, see RangeAhead.
 ///
 /// Lifetime: destroy it after at most one batch, because the shards that it holds cannot be
 ///   evicted. Room in a ShardCache is scarce, so the cursor holds only the current one of its
@@ -81,6 +83,7 @@ class SHARDWISE_EXPORT SampleCursor {
   Run now_;                   // run that the caller uses
   Run next_;                  // run after it; contains samples whose shards are held
   std::vector<Held> held_;
+  std::unique_ptr<RangeAhead> ahead_;  // null until a shard is not mapped
   Held* from_cache_ = nullptr;  // element of held_ with the one shard from a cache; may be null
 };
 
