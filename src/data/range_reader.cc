@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <deque>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/cancel_scope.h"
 #include "base/error_types.h"
@@ -17,8 +19,8 @@
 #include "data/merged_ranges.h"
 #include "data/open_shard.h"
 #include "data/sample_access.h"
+#include "index/offset_table.h"
 #include "shardwise/base/hash.h"
-#include "tar/tar_header.h"
 
 namespace shardwise::detail {
 namespace {
@@ -68,8 +70,8 @@ class ScatterSink : public Fetcher::Sink {
       if (piece.begin >= last) break;
       const std::uint64_t from = std::max(piece.begin, at_);
       const std::uint64_t to = std::min(piece.end, last);
-      if (from < to)
-        bytes.substr(from - at_, to - from).copy(piece.to + (from - piece.begin), to - from);
+      if (from >= to) continue;
+      bytes.substr(from - at_, to - from).copy(piece.to + (from - piece.begin), to - from);
     }
     at_ = last;
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -64,7 +65,6 @@ class RangeReader {
   bool can_read_parts(const Index::Shard& info);
 
  private:
-  class Scattered;
   [[nodiscard]] Fetcher::Request request_for(const Index::Shard& info, std::uint64_t begin,
                                              std::uint64_t end) const;
   void fetch(const Index::Shard& info, const SampleMemory::Run& run) const;

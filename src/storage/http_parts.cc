@@ -1,8 +1,13 @@
 // Fetches many parts of files at a time.
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <exception>
+#include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -56,7 +61,7 @@ class HttpClient::Parts {
     std::unique_ptr<HostGate::Turn> turn;
   };
 
-  bool must_wait_for_redirect(const Item& item);
+  static bool may_be_redirected(const Item& item);
   bool start(std::size_t number, bool may_block);
   bool start_any();
   void end(HttpExchanges::Ended ended);
@@ -83,10 +88,10 @@ HttpClient::Parts::Parts(HttpClient& client, std::span<Fetcher::Part> parts,
   }
 }
 
-/// True if the part's file may be redirected, and another part is finding out where to.
-bool HttpClient::Parts::must_wait_for_redirect(const Item& item) {
-  if (!item.asked.follows_redirects || item.num_redirects > 0 || item.was_known) return false;
-  return finding_.contains(item.asked.url);
+/// True if the part may be redirected, and other parts of the file may then skip the redirect.
+bool HttpClient::Parts::may_be_redirected(const Item& item) {
+  return item.asked.follows_redirects && item.num_redirects == 0 && !item.was_known &&
+         !item.part.request.validator.empty();
 }
 
 /// Starts a part. Returns false if it must wait.
@@ -100,7 +105,7 @@ bool HttpClient::Parts::start(std::size_t number, bool may_block) {
       item.was_known = true;
     }
   }
-  if (must_wait_for_redirect(item)) return false;
+  if (may_be_redirected(item) && finding_.contains(item.asked.url)) return false;
   item.origin = parse_url(item.now.url).origin();
   const int limit = client_.options_.max_connections_per_host;
   const int max = limit > 0 ? std::min(limit, kMaxTransfers) : kMaxTransfers;
@@ -115,7 +120,7 @@ bool HttpClient::Parts::start(std::size_t number, bool may_block) {
     item.turn.reset();
     return true;
   }
-  if (item.asked.follows_redirects && item.num_redirects == 0 && !item.was_known) {
+  if (may_be_redirected(item)) {
     const Lock lock(client_.mutex_);
     const auto host = client_.hosts_.find(item.origin);
     const bool is_direct =
