@@ -33,12 +33,13 @@ using namespace nb::literals;
 
 namespace shardwise::python {
 
+bool may_wait_long(const Dataset& data) {
+  return DatasetAccess::has_cache(data) || DatasetAccess::reads_ranges(data);
+}
+
 namespace {
 
 DatasetObject& held_by(PyObject* self) { return held_in<DatasetObject>(self); }
-
-/// Whether access to a sample may have to fetch its shard.
-bool may_wait_long(const Dataset& data) noexcept { return DatasetAccess::has_cache(data); }
 
 nb::bytes bytes_of(const std::vector<std::uint64_t>& numbers) {
   return nb::bytes(numbers.data(), numbers.size() * sizeof(std::uint64_t));

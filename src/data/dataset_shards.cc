@@ -3,6 +3,7 @@
 
 #include "base/cancel_scope.h"
 #include "base/mapped_file.h"
+#include "base/url.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
 #include "index/claimed_index.h"
@@ -38,7 +39,8 @@ Dataset::Impl::Impl(std::shared_ptr<const Index> opened, const Dataset::Options&
       max_open_shards(options.max_open_shards),
       early(index, claimed || options.wait_for_whole_shards ? nullptr : options.cache,
             options.cancel),
-      reader(index, options.max_open_shards, fetchers_of(options), options.cancel),
+      reader(index, options.max_open_shards),
+      ranges(index, fetchers_of(options), options.cancel),
       pool(
           index->num_shards(),
           [this](std::uint64_t number) {
@@ -66,9 +68,9 @@ std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t numbe
       .next_use = cache ? next_use_of(number) : nullptr,
       .cancel = detail::CancelScope::joined(cancel),
       .was_followed = early.has_followed(number),
-      .can_read_parts = [this](const Index::Shard& info) { return reader.can_read_parts(info); },
+      .can_read_parts = [this](const Index::Shard& info) { return ranges.can_read_parts(info); },
       .require_first_block =
-          [this](const Index::Shard& info) { reader.require_first_block(info); }};
+          [this](const Index::Shard& info) { ranges.require_first_block(info); }};
   auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
   if (shard->is_dear()) {
     const Lock lock(mutex);
@@ -82,6 +84,15 @@ std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t numbe
     if (!current_future() && !cache->is_read_only()) trim_to_share(shard->size_bytes());
   }
   return shard;
+}
+
+bool Dataset::Impl::is_ranged(std::uint64_t number) {
+  auto shard = pool.find(number);
+  if (shard) reopen_if_cached(number, shard);
+  if (shard) return shard->data == nullptr && is_fetched_url(shard->path);
+  if (access != Access::kRange || claimed) return false;
+  const Index::Shard info = index->shard(number);
+  return info.compression == Compression::kNone && is_fetched_url(info.path);
 }
 
 void Dataset::Impl::close_uncached(const detail::ShardFuture* known) {
