@@ -120,8 +120,9 @@ def packed_steps(
     data: _core.Dataset, steps: tuple[Any, ...], protocol: int
 ) -> tuple[Any, ...]:
     """The steps of the view `data`. A condition becomes the samples for which it is true, unless
-    they are too many. Numbers are out of band if the protocol allows it."""
-    if any(step[0] == "where" for step in steps) and len(data) <= _MAX_PACKED_SAMPLES:
+    they are too many or `data` is a join. Numbers are out of band if the protocol allows it."""
+    kinds = {step[0] for step in steps}
+    if "where" in kinds and "join" not in kinds and len(data) <= _MAX_PACKED_SAMPLES:
         packed = zlib.compress(data._gaps(), 1)
         if len(packed) <= _MAX_PACKED_BYTES:
             return (("gaps", packed),)
