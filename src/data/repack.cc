@@ -212,10 +212,10 @@ struct Repacking::Impl {
   }
 
   std::vector<std::string> shards_there() const {
+    const std::vector<std::uint64_t> numbers = detail::numbers_there(names());
     std::vector<std::string> paths;
-    for (const std::uint64_t number : detail::numbers_there(names())) {
-      paths.push_back(names().name(number));
-    }
+    paths.reserve(numbers.size());
+    for (const std::uint64_t number : numbers) paths.push_back(names().name(number));
     return paths;
   }
 

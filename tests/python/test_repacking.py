@@ -132,10 +132,12 @@ def bytes_of(value: Any) -> bytes:
         lambda by: {"function": Halved(by)},
         lambda by: {"function": Halved(by).method},
         lambda by: {"function": dict, "encoders": {"x": text_of if by == 2 else bytes_of}},
-        lambda by: {"function": dict, "encoders": {"x": text_of, "y": text_of} if by == 2 else None},
+        lambda by: {"function": dict, "encoders": {"x": text_of} if by == 2 else None},
     ],
 )
-def test_only_an_equal_function_continues(data: shardwise.Dataset, tmp_path: Path, make: Any) -> None:
+def test_only_an_equal_function_continues(
+    data: shardwise.Dataset, tmp_path: Path, make: Any
+) -> None:
     def stop(progress: Any) -> None:
         raise RuntimeError("enough")
 
@@ -149,7 +151,8 @@ def test_only_an_equal_function_continues(data: shardwise.Dataset, tmp_path: Pat
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
-    "result", ["text", [1], [{}, "text"], {1: b""}, {"__key__": 5, "x": b""}, {"__key__": "a.b"}, {}]
+    "result",
+    ["text", [1], [{}, "text"], {1: b""}, {"__key__": 5, "x": b""}, {"__key__": "a.b"}, {}],
 )
 def test_a_wrong_result_names_its_sample(
     data: shardwise.Dataset, tmp_path: Path, result: Any, workers: int

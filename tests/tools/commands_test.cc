@@ -32,6 +32,14 @@ TEST(ProgramTest, EachCommandHasHelpWithAnExample) {
   }
 }
 
+TEST(RepackCommandTest, NumbersAreReadAsTheyArePrinted) {
+  const SmallIndex made;
+  const TempDir dir;
+  const Finished finished = shardwise({"repack", made.path(), "-o", dir / "new", "--max-samples",
+                                       "20,000", "--shuffle", "1,000", "--dry-run"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+}
+
 TEST(LsCommandTest, NamesThatAreNoTextComeInHexadecimal) {
   const TempDir dir;
   write_file(dir / "a.tar",
