@@ -477,26 +477,6 @@ TEST(AudioReaderTest, ACodecIsWarmBehindAGap) {
   }
 }
 
-TEST(AudioReaderTest, FlacBehindFlacIsReadOnToItsEnd) {
-  SoundSpec spec{.num_samples = 40'123};  // no whole number of the sound's periods
-  const std::string first = encode_sound(spec);
-  spec.num_samples = 24'000;
-  const std::string second = encode_sound(spec);
-  const std::string bytes = first + second;
-  std::vector<float> expected = AudioReader(first).read().samples;
-  const auto behind = AudioReader(second).read().samples;
-  expected.insert(expected.end(), behind.begin(), behind.end());
-  AudioReader audio(bytes);
-  EXPECT_EQ(audio.read().samples, expected);
-  for (const double begin : {1.5, 3.0, 4.9, 5.0, 5.5, 6.5, 7.9}) {
-    const auto clip = audio.read(begin, begin + 0.25);
-    EXPECT_EQ(clip.begin_seconds, begin);
-    const auto at = expected.begin() + std::llround(begin * 8000);
-    const auto size = std::min<std::int64_t>(2000, expected.end() - at);
-    EXPECT_EQ(clip.samples, std::vector<float>(at, at + size)) << begin;
-  }
-}
-
 TEST(AudioReaderTest, WhatOthersPutBehindASoundIsNoDamage) {
   for (const SoundSpec& spec :
        {SoundSpec{.num_samples = 9000}, SoundSpec{.num_samples = 100},  // a single frame
