@@ -150,21 +150,29 @@ def _frame(frame: Any, on: str) -> tuple[list[str], Any]:
     if on not in frame.columns and on in frame.index.names:
         frame = frame.reset_index()
 
+    names = [str(name) for name in frame.columns]
+
     def values(name: str, begin: int) -> list[Any]:
-        column = frame[name].iloc[begin : begin + _ROWS]
+        column = frame.iloc[begin : begin + _ROWS, names.index(name)]
         if column.dtype.kind not in "iufb" or column.hasnans:
             column = column.astype(object).where(column.notna(), None)
         listed: list[Any] = column.tolist()
         return listed
 
-    def portions(names: list[str]) -> _Portions:
+    def portions(chosen: list[str]) -> _Portions:
         for begin in range(0, len(frame), _ROWS):
-            yield [values(name, begin) for name in names]
+            yield [values(name, begin) for name in chosen]
 
-    return [str(name) for name in frame.columns], portions
+    return names, portions
 
 
 def _mapping(table: Mapping[str, Any]) -> tuple[list[str], Any]:
+    for name, values in table.items():
+        require("table", name, str, "name its columns by str")
+        is_text = isinstance(values, (str, bytes))
+        if is_text or not hasattr(values, "__len__") or not hasattr(values, "__getitem__"):
+            refuse(f"table[{name!r}]", values, "give a sequence with one value for each row")
+
     def plain(values: Any) -> list[Any]:
         values = values.tolist() if hasattr(values, "tolist") else values
         return [value.item() if hasattr(value, "item") else value for value in values]

@@ -53,6 +53,7 @@ def index(
     forget: bool = False,
     drop_missing: bool = False,
     accept_times: bool = False,
+    check_index: bool = False,
     threads: int | None = None,
     part: tuple[int, int] | None = None,
     progress: Callable[[Progress], object] | None = None,
@@ -75,7 +76,8 @@ def index(
         with. By default, the ones not given stay as they are. If that index cannot be read, they
         are lost, and a warning says so.
     drop_missing: leave out shards that do not exist. accept_times: accept copies of shards although
-        their modification times differ.
+        their modification times differ. check_index: read the whole existing index first, and scan
+        all shards if any part of it is damaged.
     threads: threads that scan, by default one per core. 0 means: the calling thread.
     part: (i, n), with i from 1: index only the i-th of n parts of the shards, for merge(). A part
         is not checked against a descriptor.
@@ -105,6 +107,7 @@ def index(
         forget=forget,
         drop_missing=drop_missing,
         accept_times=accept_times,
+        check_index=check_index,
         threads=threads,
         part=None if part is None else _part(part),
         progress=progress,
@@ -145,6 +148,7 @@ def update(
     *,
     drop_missing: bool = False,
     accept_times: bool = False,
+    check_index: bool = False,
     threads: int | None = None,
     progress: Callable[[Progress], object] | None = None,
     cache: _core.ShardCache | None = None,
@@ -154,6 +158,7 @@ def update(
         path_of(path),
         drop_missing=drop_missing,
         accept_times=accept_times,
+        check_index=check_index,
         threads=threads,
         progress=progress,
         cache=cache,

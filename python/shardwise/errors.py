@@ -19,101 +19,69 @@ class Error(Exception):
 class InvalidArgument(Error, ValueError):
     """An option or argument is invalid; the text lists the valid values."""
 
-    code = "InvalidArgument"
-
 
 class OutOfRange(Error, IndexError):
     """A sample, position or rank outside its range."""
-
-    code = "OutOfRange"
 
 
 class NotFound(Error, LookupError):
     """A path, key or field that does not exist."""
 
-    code = "NotFound"
-
 
 class Io(Error, OSError):
     """The operating system refused; the text has its reason."""
-
-    code = "Io"
 
 
 class NoSpace(Io):
     """The disk, a quota or a limit on file sizes is full."""
 
-    code = "NoSpace"
-
 
 class CorruptShard(Error):
     """A shard breaks the tar format, or a strict rule of WebDataset."""
-
-    code = "CorruptShard"
 
 
 class Unsupported(Error):
     """Valid, but this version does not read it, or not in this way."""
 
-    code = "Unsupported"
-
 
 class StaleIndex(Error):
     """A shard is not the one that was indexed."""
-
-    code = "StaleIndex"
 
 
 class CorruptIndex(Error):
     """An index file is damaged."""
 
-    code = "CorruptIndex"
-
 
 class VersionMismatch(Error):
     """An index or resume token of another version of its format."""
-
-    code = "VersionMismatch"
 
 
 class BadField(Error, ValueError):
     """A field's bytes are not of the requested kind, e.g. a number or an image."""
 
-    code = "BadField"
-
 
 class Mismatch(Error):
     """A resume token, pickled reference or part belongs to something else."""
-
-    code = "Mismatch"
 
 
 class NotExact(Error):
     """The proof of an epoch failed."""
 
-    code = "NotExact"
-
 
 class Cancelled(Error):
     """The caller asked to stop."""
-
-    code = "Cancelled"
 
 
 class Distributed(Error):
     """The ranks could not agree, or a rank was lost."""
 
-    code = "Distributed"
-
 
 class FetchError(Error):
     """A remote file could not be fetched."""
 
-    code = "Fetch"
-
 
 _BY_CODE = {
-    kind.code: kind
+    kind.__name__.removesuffix("Error"): kind
     for kind in (
         InvalidArgument,
         OutOfRange,
@@ -133,6 +101,9 @@ _BY_CODE = {
         FetchError,
     )
 }
+for _code, _kind in _BY_CODE.items():
+    _kind.code = _code
+del _code, _kind
 
 
 def of_code(code: str) -> type[Error]:

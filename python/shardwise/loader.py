@@ -233,6 +233,7 @@ class Loader:
         self._goes_on_after_load = restart is None
         self._was_looped = False  # a loop left this epoch before its end
         self._has_warned = False
+        self._asked_streams = False
         self._newest_loop = 0
         self._is_stopped = False
         _open_loaders.add(self._core)
@@ -259,6 +260,11 @@ class Loader:
         """The remaining batches of the current epoch; all of them with ``restart``. If its end was
         reached, the batches of the next epoch: repeated ``for batch in loader`` gives one epoch
         after another."""
+        if not self._asked_streams:
+            self._asked_streams = True
+            warning = self._core.stream_warning()
+            if warning is not None:
+                warnings.warn(warning, stacklevel=2)
         if self._is_stopped:
             pass  # the loop's first next() raises Cancelled
         elif self.has_ended:

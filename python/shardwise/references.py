@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+import zlib
 from collections import OrderedDict
 from typing import Any, Union
 
@@ -19,6 +20,10 @@ from . import _core
 from .errors import Mismatch
 
 _KEPT = 4
+# A view by a condition is pickled as its samples up to this size, and otherwise as its condition,
+# which each process that gets it evaluates again.
+_MAX_PACKED_SAMPLES = 1 << 27
+_MAX_PACKED_BYTES = 16 << 20
 
 _lock = threading.Lock()
 _opened: weakref.WeakValueDictionary[Any, _core.Dataset] = weakref.WeakValueDictionary()
@@ -36,25 +41,32 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """Returns what changes if the index file is replaced; None if the file is missing."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    """Returns what changes if the index or its side tables are replaced: first the time of the
+    latest change. None if the index is missing."""
+    files = []
+    for file in (path, path + ".side"):
+        try:
+            files.append(os.stat(file))
+        except OSError:
+            if file == path:
+                return None
+    state: tuple[int, ...] = (max(found.st_ctime_ns for found in files),)
+    for found in files:
+        state += found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return state
 
 
 def _open(
     opening: tuple[Any, ...], fingerprint: bytes
 ) -> tuple[_core.Dataset, tuple[int, ...] | None]:
-    """Opens a dataset, if possible with this fingerprint. Returns the state of its index file, or
-    an older state."""
+    """Opens a dataset, if possible with this fingerprint. Returns the state of its files, or an older
+    state."""
     from . import opening as opener
 
     start = time.time_ns()
     data = opener.open_as(opening, fingerprint=fingerprint)
     state = _state(data.path)
-    if state is not None and state[-1] > start - 2_000_000_000:
+    if state is not None and state[0] > start - 2_000_000_000:
         # Perhaps it was replaced before _state(): open it again.
         data = opener.open_as(opening, fingerprint=fingerprint)
     return data, state
@@ -104,8 +116,15 @@ def teach_torch() -> None:
         from . import torch  # noqa: F401
 
 
-def packed_steps(steps: tuple[Any, ...], protocol: int) -> tuple[Any, ...]:
-    """The steps of a view; numbers out of band if the protocol allows it."""
+def packed_steps(
+    data: _core.Dataset, steps: tuple[Any, ...], protocol: int
+) -> tuple[Any, ...]:
+    """The steps of the view `data`. A condition becomes the samples for which it is true, unless
+    they are too many. Numbers are out of band if the protocol allows it."""
+    if any(step[0] == "where" for step in steps) and len(data) <= _MAX_PACKED_SAMPLES:
+        packed = zlib.compress(data._gaps(), 1)
+        if len(packed) <= _MAX_PACKED_BYTES:
+            return (("gaps", packed),)
     if protocol < 5:
         return steps
     return tuple(
@@ -120,6 +139,8 @@ def _taken(data: _core.Dataset, step: tuple[Any, ...]) -> _core.Dataset:
     if kind == "join":
         other, how, suffix = arguments
         return data.join(other, how=how, suffix=suffix)
+    if kind == "gaps":
+        return data._at_gaps(zlib.decompress(arguments[0]), step)
     if kind == "slice":
         start, stop, stride = arguments
         return data[start:stop:stride]

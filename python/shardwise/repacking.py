@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import pickle
 import signal
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from . import _core
 from .arguments import path_of, refuse, require, whole_number
-from .encoding import Encoder, encoded, encoders_of
+from .encoding import Encoder, encoders_of
 from .errors import InvalidArgument
 from .records import Progress, RepackReport
+from .writing import key_and_fields
 
-_NO_LIMIT = 1 << 62
+_NO_LIMIT = 2**64 - 1
+_RESULTS = "return a dict of fields, several dicts, or None"
 
 # Returns the fields of a new sample, those of several, or None to leave the sample out.
 Change = Callable[[_core.Sample], "Mapping[str, Any] | Iterable[Mapping[str, Any]] | None"]
@@ -45,26 +52,40 @@ class _Writer:
             if self.stop is not None and self.stop.is_set():
                 return 0  # the unfinished shard is dropped with its writer
             sample = self._data[number]
-            for new in _samples_of(self._function(sample)):
-                key = new.get("__key__", sample.key)
-                fields = {
-                    name: encoded(name, value, self._encoders)
-                    for name, value in new.items()
-                    if not name.startswith("__")
-                }
-                core.write(key, fields)
+            try:
+                for new in _samples_of(self._function(sample), sample.key):
+                    core.write(*key_and_fields(new, self._encoders))
+            except Exception as error:
+                error.add_note(f"repack() was at sample {number}, key {sample.key!r}")
+                raise
         core.close()
         return core.num_samples
 
 
-def _samples_of(result: Any) -> Iterable[Mapping[str, Any]]:
+def _samples_of(result: Any, key: str) -> Iterator[dict[str, Any]]:
+    """Yields the new samples that the function has made of the sample with this key."""
     if result is None:
-        return ()
+        return
     if isinstance(result, (Mapping, _core.Sample)):
-        return (dict(result),)
-    require("function", result, Iterable, "return a dict of fields, several dicts, or None")
-    samples: Iterable[Mapping[str, Any]] = result
-    return samples
+        result = (result,)
+    require("function", result, Iterable, _RESULTS)
+    for new in result:
+        require("function", new, (Mapping, _core.Sample), _RESULTS)
+        yield {"__key__": key, **dict(new)}
+
+
+def _name_of(function: Any) -> str:
+    """The name of a function, by which a call recognises its own shards. For a partial, a method
+    or an object, the name contains a hash of its pickle."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    name = f"{named.__module__}.{named.__qualname__}"
+    if isinstance(function, (FunctionType, BuiltinFunctionType, type)):
+        return name
+    try:
+        state = pickle.dumps(function, protocol=4)
+    except Exception:  # workers that are forked need no pickles
+        return name
+    return f"{name} {hashlib.blake2b(state, digest_size=16).hexdigest()}"
 
 
 _writer: _Writer
@@ -73,8 +94,21 @@ _writer: _Writer
 def _begin_worker(writer: _Writer, stop: Any) -> None:
     global _writer
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process stops the workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _writer = writer
     _writer.stop = stop
+
+
+def _end_with_parent() -> None:
+    """Ends a worker whose main process was killed. It would write shards that the next call
+    writes."""
+    import multiprocessing
+    from multiprocessing.connection import wait as wait_for
+
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait_for([parent.sentinel])
+    os._exit(1)
 
 
 def _write(shard: int, numbers: list[int]) -> int:
@@ -117,11 +151,13 @@ def repack(
     restart: remove the shards of an earlier call in this directory, and begin again.
     encoders: as for ShardWriter. progress: called after each shard.
 
-    Resume: if a call is interrupted, the next call with the same data, options and name of the
-    function keeps the complete shards and continues.
+    Resume: if a call is interrupted, the next call with the same data, options and function keeps
+    the complete shards and continues. Functions and encoders are compared by name, those with a
+    state (partials, methods, objects) also by their pickles.
     Memory: one sample per worker.
     Errors: InvalidArgument if there is no sample, if two samples of one new shard have the same
-    key, or if the directory has shards already; exceptions of the function; OSError.
+    key, or if the directory has shards already. restart does not remove shards of ``data``.
+    Errors: exceptions of the function, with a note that names the sample; OSError.
     """
     require("data", data, _core.Dataset, "give a Dataset, from shardwise.open()")
     require("function", function, Callable, "give a function of a Sample", none=True)  # type: ignore[arg-type]
@@ -130,8 +166,8 @@ def repack(
     folder = path_of(directory)
     options: dict[str, Any] = {
         "shuffle": None if shuffle is None else whole_number("shuffle", shuffle),
-        "max_samples": max_samples,
-        "max_bytes": int(min(max_bytes, _NO_LIMIT)),
+        "max_samples": whole_number("max_samples", max_samples),
+        "max_bytes": _NO_LIMIT if max_bytes >= _NO_LIMIT else int(max_bytes),
         "prefix": prefix,
         "index": "" if index is None else path_of(index),
         "threads": None if workers is None else whole_number("workers", workers, 65535),
@@ -141,8 +177,9 @@ def repack(
         if encoders is not None:
             raise InvalidArgument("encoders need a function, which gives values to encode")
         return RepackReport(*_core.repack(data, folder, progress=progress, **options))
-    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
-    work = _core.Repacking(data, folder, function=name, **options)
+    names = [_name_of(function)]
+    names += [f"{kind}={_name_of(encode)}" for kind, encode in sorted((encoders or {}).items())]
+    work = _core.Repacking(data, folder, function="; ".join(names), **options)
     pattern = os.path.join(folder, prefix).replace("%", "%%").replace("{", "{{")
     writer = _Writer(data, pattern.replace("}", "}}") + "%06d.tar", function, encoders)
     try:
@@ -171,6 +208,7 @@ def _write_all(
     num_done = work.num_shards - len(missing)
     if workers is None:
         workers = len(os.sched_getaffinity(0))
+    workers = min(workers, len(missing))
     if workers == 0:
         for shard in missing:
             count(writer.write(shard, work.samples(shard)))
@@ -191,6 +229,9 @@ def _write_all(
                 running.add(pool.submit(_write, shard, work.samples(shard)))
             for one in running:
                 count(one.result())
+        except BrokenProcessPool as error:
+            error.add_note("a worker of repack() was killed; repeat the call to continue")
+            raise
         except BaseException:
             stop.set()
             raise

@@ -25,6 +25,21 @@ def _field_of(name: object) -> str:
     return name
 
 
+def key_and_fields(
+    sample: Mapping[str, Any], encoders: Mapping[str, Encoder] | None
+) -> tuple[str, dict[str, Any]]:
+    """Returns a sample's key, and its encoded fields by name."""
+    fields = {
+        name: encoded(name, value, encoders)
+        for name, value in sample.items()
+        if not _field_of(name).startswith("__")
+    }
+    key = sample["__key__"]
+    if not isinstance(key, str):
+        raise InvalidArgument(f'the "__key__" is {key!r}; give a str')
+    return key, fields
+
+
 def _warn_of_loss(core: _core.ShardWriter, names: str, index: str | None, process: int) -> None:
     """Warns of unwritten samples if an unclosed writer is dropped, or exists at exit."""
     if core.num_samples == 0 or os.getpid() != process:  # no warning for the copy in a forked child
@@ -106,15 +121,7 @@ class _Writer(WithBlock):
                 + ", ".join(map(str, sample))
                 + '; add a "__key__"'
             )
-        fields = {
-            name: encoded(name, value, self._encoders)
-            for name, value in sample.items()
-            if not _field_of(name).startswith("__")
-        }
-        key = sample["__key__"]
-        if not isinstance(key, str):
-            raise InvalidArgument(f'the "__key__" is {key!r}; give a str')
-        self._core.write(key, fields)
+        self._core.write(*key_and_fields(sample, self._encoders))
 
     def close(self) -> None:
         """Finishes the last shard, and makes the index. Without samples, raises InvalidArgument if

@@ -36,13 +36,7 @@ nb::object report_of(const SideTable& table, const SideTable::Match& match) {
 SideTable::Options options_of(const std::string& on, const std::string& name,
                               const std::vector<std::string>& columns, const std::string& sql_table,
                               bool replace) {
-  SideTable::Options options;
-  options.key = on;
-  options.name = name;
-  options.columns = columns;
-  options.sql_table = sql_table;
-  options.replace = replace;
-  return options;
+  return {.key = on, .name = name, .columns = columns, .sql_table = sql_table, .replace = replace};
 }
 
 nb::object attach_file(const std::string& index, const std::string& file, const std::string& on,
@@ -168,7 +162,9 @@ void add_attaching(nb::module_& module) {
              "Implements shardwise.attach() for files.");
   module.def(
       "detach",
-      [](const std::string& index, const std::string& name) { detach_table(index, name); },
+      [](const std::string& index, const std::string& name) {
+        without_gil([&](const CancelToken& cancel) { detach_table(index, name, cancel); });
+      },
       "index"_a, "name"_a, nb::sig("def detach(index: str, name: str) -> None"),
       "Implements shardwise.detach().");
   module.def("side_tables", &side_tables, "index"_a,
@@ -203,7 +199,7 @@ void add_attaching(nb::module_& module) {
           "finish",
           [](SideTableWriterObject& self) {
             const SideTable::Match match =
-                without_gil([&](const CancelToken&) { return self.writer.finish(); });
+                without_gil([&](const CancelToken& cancel) { return self.writer.finish(cancel); });
             return report_of(self.writer.table(), match);
           },
           nb::sig("def finish(self) -> shardwise.records.SideTable"), "Attaches the table.");

@@ -86,7 +86,7 @@ nb::object report_of(const BuildReport& report, const std::string& path) {
 
 BuildOptions options_of(const std::vector<std::string>& columns, bool hashes, bool unique_keys,
                         const std::string& policies, bool drop_missing, bool accept_times,
-                        std::optional<unsigned> threads, nb::object progress) {
+                        bool check_index, std::optional<unsigned> threads, nb::object progress) {
   BuildOptions options;
   for (const std::string& column : columns) {
     options.content.columns.push_back(parse_column(column));
@@ -96,6 +96,7 @@ BuildOptions options_of(const std::vector<std::string>& columns, bool hashes, bo
   options.content.policies = parse_defect_policies(policies);
   options.drop_missing = drop_missing;
   options.accept_times = accept_times;
+  options.check_index = check_index;
   options.threads = threads;
   options.progress = progress_of(std::move(progress));
   return options;
@@ -118,12 +119,13 @@ void keep_content(const Index::Content& kept, bool has_policies, Index::Content&
 nb::object index(const std::string& output, const std::vector<std::string>& sources,
                  const std::vector<std::string>& columns, bool hashes, bool unique_keys,
                  const std::optional<std::string>& policies, bool forget, bool drop_missing,
-                 bool accept_times, std::optional<unsigned> threads,
+                 bool accept_times, bool check_index, std::optional<unsigned> threads,
                  std::optional<std::pair<std::uint64_t, std::uint64_t>> part, nb::object progress,
                  nb::object cache) {
   const auto fetchers = fetchers_of(cache);
-  BuildOptions options = options_of(columns, hashes, unique_keys, policies.value_or("error"),
-                                    drop_missing, accept_times, threads, std::move(progress));
+  BuildOptions options =
+      options_of(columns, hashes, unique_keys, policies.value_or("error"), drop_missing,
+                 accept_times, check_index, threads, std::move(progress));
   if (part) options.part = BuildOptions::Part{part->first, part->second};
   detail::EarlierContent kept;
   const BuildReport report = without_gil([&](const CancelToken& cancel) {
@@ -149,11 +151,11 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
   return report_of(report, output);
 }
 
-nb::object update(const std::string& path, bool drop_missing, bool accept_times,
+nb::object update(const std::string& path, bool drop_missing, bool accept_times, bool check_index,
                   std::optional<unsigned> threads, nb::object progress, nb::object cache) {
   const auto fetchers = fetchers_of(cache);
-  BuildOptions options = options_of({}, false, false, "error", drop_missing, accept_times, threads,
-                                    std::move(progress));
+  BuildOptions options = options_of({}, false, false, "error", drop_missing, accept_times,
+                                    check_index, threads, std::move(progress));
   return report_of(without_gil([&](const CancelToken& cancel) {
                      options.cancel = cancel;
                      options.remote = make_remote_access(fetchers, nullptr, cancel);
@@ -213,15 +215,13 @@ Repacking::Options repack_options(std::optional<std::uint64_t> shuffle, std::uin
                                   std::uint64_t max_bytes, const std::string& prefix,
                                   const std::string& index, std::optional<unsigned> threads,
                                   bool restart) {
-  Repacking::Options options;
-  options.shuffle = shuffle;
-  options.max_samples = max_samples;
-  options.max_bytes = max_bytes;
-  options.prefix = prefix;
-  options.index = index;
-  options.threads = threads;
-  options.restart = restart;
-  return options;
+  return {.max_samples = max_samples,
+          .max_bytes = max_bytes,
+          .shuffle = shuffle,
+          .prefix = prefix,
+          .index = index,
+          .threads = threads,
+          .restart = restart};
 }
 
 nb::tuple tuple_of(const Repacking::Report& report) {
@@ -362,13 +362,14 @@ void add_building(nb::module_& module) {
       "The path with a leading ~ replaced by the home folder.");
   module.def("index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
              "unique_keys"_a, "policies"_a.none(), "forget"_a, "drop_missing"_a, "accept_times"_a,
-             "threads"_a.none(), "part"_a.none(), "progress"_a.none(), "cache"_a.none(),
+             "check_index"_a, "threads"_a.none(), "part"_a.none(), "progress"_a.none(),
+             "cache"_a.none(),
              nb::sig("def index(output: str, sources: list[str], **options: typing.Any) -> "
                      "shardwise.records.BuildReport"),
              "Implements shardwise.index().");
   module.def(
       "update", &update, "path"_a, nb::kw_only(), "drop_missing"_a, "accept_times"_a,
-      "threads"_a.none(), "progress"_a.none(), "cache"_a.none(),
+      "check_index"_a, "threads"_a.none(), "progress"_a.none(), "cache"_a.none(),
       nb::sig("def update(path: str, **options: typing.Any) -> shardwise.records.BuildReport"),
       "Implements shardwise.update().");
   module.def("merge", &merge, "output"_a, "parts"_a,

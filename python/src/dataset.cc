@@ -1,5 +1,4 @@
 #include "shardwise/data/dataset.h"
-#include "index/side_tables.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -21,6 +20,7 @@
 #include "errors.h"
 #include "field_names.h"
 #include "gil.h"
+#include "index/side_tables.h"
 #include "objects.h"
 #include "sample_numbers.h"
 #include "shardwise/base/error.h"
@@ -33,12 +33,13 @@ using namespace nb::literals;
 
 namespace shardwise::python {
 
+bool may_wait_long(const Dataset& data) {
+  return DatasetAccess::has_cache(data) || DatasetAccess::reads_ranges(data);
+}
+
 namespace {
 
 DatasetObject& held_by(PyObject* self) { return held_in<DatasetObject>(self); }
-
-/// Whether access to a sample may have to fetch its shard.
-bool may_wait_long(const Dataset& data) noexcept { return DatasetAccess::has_cache(data); }
 
 nb::bytes bytes_of(const std::vector<std::uint64_t>& numbers) {
   return nb::bytes(numbers.data(), numbers.size() * sizeof(std::uint64_t));
@@ -250,6 +251,39 @@ nb::object where(const DatasetObject& self, const std::string& condition,
   return dataset_after(self, std::move(found), nb::make_tuple("where", condition, begin, end));
 }
 
+/// Returns the samples of a view as numbers of the index: each as its distance from the one before,
+/// in groups of 7 bits, the lowest first, with the top bit set in all but the last group.
+nb::bytes gaps(const DatasetObject& self) {
+  std::string bytes;
+  std::uint64_t next = 0;  // the number after the last one
+  for (std::uint64_t i = 0; i < self.data.size(); ++i) {
+    const std::uint64_t number = self.data.number_in_index(i);
+    std::uint64_t gap = number - next;
+    for (; gap >= 0x80; gap >>= 7) bytes += static_cast<char>(gap | 0x80);
+    bytes += static_cast<char>(gap);
+    next = number + 1;
+  }
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+/// Returns the view with these gaps(). `step` makes it again.
+nb::object at_gaps(const DatasetObject& self, nb::bytes given, nb::object step) {
+  std::vector<std::uint64_t> numbers;
+  std::uint64_t next = 0, gap = 0;
+  unsigned shift = 0;
+  for (const char c : std::string_view(given.c_str(), given.size())) {
+    const auto byte = static_cast<unsigned char>(c);
+    gap |= static_cast<std::uint64_t>(byte & 0x7F) << std::min(shift, 63U);
+    shift += 7;
+    if ((byte & 0x80) != 0) continue;
+    numbers.push_back(next + gap);
+    next += gap + 1;
+    gap = 0;
+    shift = 0;
+  }
+  return view(self, self.data.subset(std::move(numbers)), std::move(step));
+}
+
 nb::object find(nb::handle_t<DatasetObject> self, nb::str key) {
   const auto number = number_of(held_by(self.ptr()), key);
   if (!number) return nb::none();
@@ -312,12 +346,14 @@ nb::tuple reference(const DatasetObject& self) {
   return nb::make_tuple(self.opening, fingerprint_bytes(self.data.index().fingerprint()));
 }
 
-nb::tuple reduce(const DatasetObject& self, int protocol) {
+nb::tuple reduce(nb::handle_t<DatasetObject> dataset, int protocol) {
   const nb::module_ references = nb::module_::import_("shardwise.references");
+  const DatasetObject& self = held_by(dataset.ptr());
   const nb::tuple base = reference(self);
   return nb::make_tuple(
       references.attr("open_again"),
-      nb::make_tuple(base[0], base[1], references.attr("packed_steps")(self.steps, protocol),
+      nb::make_tuple(base[0], base[1],
+                     references.attr("packed_steps")(dataset, self.steps, protocol),
                      fingerprint_bytes(self.data.fingerprint())));
 }
 
@@ -512,6 +548,9 @@ void add_datasets(nb::module_& module) {
            "The first sample with this key. Raises NotFound.\n\n"
            ">>> ds.get(\"000042\").text(\"txt\")\n"
            "'no. 42'")
+      .def("_gaps", &gaps, nb::sig("def _gaps(self) -> bytes"))
+      .def("_at_gaps", &at_gaps, "gaps"_a, "step"_a,
+           nb::sig("def _at_gaps(self, gaps: bytes, step: tuple[str, bytes]) -> Dataset"))
       .def("where", &where, "condition"_a, "first"_a = nb::none(), "last"_a = nb::none(),
            nb::sig("def where(self, condition: str, first: int | None = None, "
                    "last: int | None = None) -> Dataset"),

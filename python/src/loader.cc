@@ -433,6 +433,10 @@ void add_loaders(nb::module_& module) {
            [](LoaderObject& self) {
              return used(self, [](Loader& loader) { return loader.cache_warning(); });
            })
+      .def("stream_warning",
+           [](LoaderObject& self) {
+             return used(self, [](Loader& loader) { return loader.stream_warning(); });
+           })
       .def("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"))
       .def(
           "keep_events",

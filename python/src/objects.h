@@ -47,6 +47,9 @@ struct DatasetObject {
   CacheWatch watch{};
 };
 
+/// Whether access to a sample may have to fetch it, or its shard.
+bool may_wait_long(const Dataset& data);
+
 /// The contents of a `shardwise.Sample`.
 struct SampleObject {
   Sample sample;

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "blocking.h"
 #include "field_names.h"
+#include "index/side_tables.h"
 #include "objects.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
@@ -80,11 +81,17 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   // An existing index may lack requested columns.
   const std::vector<Index::Column>& there = data.index().content().columns;
   for (const Index::Column& column : options.index_cache.build.content.columns) {
-    if (std::ranges::find(there, column) == there.end()) {
-      throw NotFound("the index has no column " + in_quotes(to_string(column)),
-                     in_quotes(data.index().path()),
-                     "build it with shardwise.index(columns=...), or leave columns out");
-    }
+    if (std::ranges::find(there, column) != there.end()) continue;
+    const bool is_whole_field = column.name == column.field && column.json_path.empty();
+    const auto found = detail::find_metadata_column(data.index(), column.name);
+    const detail::SideTableView* const side_table = found ? found->table : nullptr;
+    throw NotFound(
+        "the index has no column " + in_quotes(is_whole_field ? column.name : to_string(column)) +
+            (side_table != nullptr ? " made from a field" : ""),
+        in_quotes(data.index().path()),
+        side_table != nullptr ? "leave columns out to use the column of the side table " +
+                                    in_quotes(side_table->info().name)
+                              : "build it with shardwise.index(columns=...), or leave columns out");
   }
   if (!unreached.empty()) {
     nb::module_::import_("warnings").attr("warn")(unreached, "stacklevel"_a = 3);

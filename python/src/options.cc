@@ -83,7 +83,9 @@ void take(std::string_view option, nb::handle value, std::vector<Loader::ByGroup
   const nb::object all = nb::module_::import_("builtins").attr("dict")(value);
   for (const auto& [key, one] : nb::cast<nb::dict>(all)) {
     Loader::ByGroup::Group& group = to.emplace_back();
-    group.key = nb::cast<std::string>(nb::str(key));
+    const nb::object number =  // in SQL, a condition is 1 or 0
+        nb::isinstance<nb::bool_>(key) ? nb::int_(key) : nb::borrow(key);
+    group.key = nb::cast<std::string>(nb::str(number));
     nb::object parts = nb::borrow(one);
     if (!nb::isinstance<nb::tuple>(parts)) parts = nb::make_tuple(parts);
     const std::size_t size = nb::len(parts);

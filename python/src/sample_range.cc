@@ -65,7 +65,7 @@ class SampleIterator {
     if (range_.has_next_at_hand()) return advance();
     const Dataset& data = dataset_of(dataset_);
     const bool may_fetch =
-        data.cache() != nullptr && turn < numbers_.size() && !data.try_get(numbers_[turn]);
+        may_wait_long(data) && turn < numbers_.size() && !data.try_get(numbers_[turn]);
     if (may_fetch) {
       without_gil([&](const CancelToken&) { advance(); });
       return dataset_object_of(dataset_).watch.missed(data);

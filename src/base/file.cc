@@ -222,6 +222,12 @@ void File::write_at(std::uint64_t offset, std::string_view bytes) {
   }
 }
 
+void File::write_back(std::uint64_t offset, std::uint64_t size) noexcept {
+  ::sync_file_range(
+      fd_, static_cast<off64_t>(offset), static_cast<off64_t>(size),
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+}
+
 void File::sync() {
   if (retry_eintr([&] { return ::fsync(fd_); }) != 0) throw_errno(errno, "cannot sync", path_);
 }

@@ -82,6 +82,9 @@ class SHARDWISE_EXPORT File {
   void resize(std::uint64_t size_bytes);
   /// Flushes content and size to the device.
   void sync();
+  /// Waits until these bytes are on the disk, as far as the system supports it, so that a later
+  /// sync() of a large file is short. It does not make them durable.
+  void write_back(std::uint64_t offset, std::uint64_t size) noexcept;
   /// Takes an exclusive flock(2) without waiting. The kernel frees the lock when the file is
   /// closed, however the process ends.
   [[nodiscard]] FileLock try_lock();

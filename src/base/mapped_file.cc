@@ -1,8 +1,11 @@
 #include "base/mapped_file.h"
 
+#include <atomic>
 #include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/mapped_region.hpp>
+#include <fstream>
 #include <system_error>
+#include <utility>
 
 #include "base/errno_error.h"
 #include "base/text.h"
@@ -11,7 +14,26 @@
 namespace shardwise::detail {
 namespace bi = boost::interprocess;
 
+namespace {
+
+// Number of files that this process has mapped. A forked child inherits the mappings and the number.
+std::atomic<std::size_t> num_mapped{0};
+std::atomic<std::size_t> max_mapped{0};  // 0 until needed
+
+std::size_t max_mapped_of_kernel() {
+  std::size_t max = 65'530;  // the kernel's default
+  std::ifstream("/proc/sys/vm/max_map_count") >> max;
+  return max - max / 4;
+}
+
+}  // namespace
+
 struct MappedFile::Region {
+  explicit Region(bi::mapped_region mapped) noexcept : region(std::move(mapped)) { ++num_mapped; }
+  ~Region() { --num_mapped; }
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
   bi::mapped_region region;
 };
 
@@ -50,7 +72,7 @@ MappedFile MappedFile::open(const File& file, Access access) {
   if (identity.size_bytes == 0) return MappedFile(nullptr, {}, identity);
   bi::mapped_region region = map_whole({file.fd()}, identity.size_bytes, file.path());
   const std::string_view bytes(static_cast<const char*>(region.get_address()), region.get_size());
-  MappedFile mapped(std::make_unique<Region>(Region{std::move(region)}), bytes, identity);
+  MappedFile mapped(std::make_unique<Region>(std::move(region)), bytes, identity);
   if (access != Access::kNormal) mapped.advise(access);
   return mapped;
 }
@@ -61,6 +83,16 @@ void MappedFile::advise(Access access) noexcept {
   region_->region.advise(access == Access::kSequential ? Advised::advice_sequential
                          : access == Access::kRandom   ? Advised::advice_random
                                                        : Advised::advice_normal);
+}
+
+bool MappedFile::is_budget_spent() {
+  std::size_t max = max_mapped.load(std::memory_order_relaxed);
+  if (max == 0) max_mapped = max = max_mapped_of_kernel();
+  return num_mapped.load(std::memory_order_relaxed) >= max;
+}
+
+std::size_t MappedFile::set_budget(std::size_t max_files) noexcept {
+  return max_mapped.exchange(max_files);
 }
 
 MappedFile::MappedFile(std::unique_ptr<Region> region, std::string_view bytes,

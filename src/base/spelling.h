@@ -98,6 +98,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     {"ShardCache::Options::group_shared", "--cache-group", "group_shared=True"},
     {"ShardCache::Options::read_only", "--cache-read-only", "read_only=True"},
     // Ranks, orders and loaders. The fields of an order have their names in order/fields.h.
+    {"Sampler::Changes::kAllowAtEpochBorder", "--allow-changes", "allow_changes=True"},
     spelling::option("batch_size", "--batch"),
     spelling::option("by_group", "--group-by"),
     spelling::option("global_batch_size", "--global-batch"),
@@ -125,6 +126,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     spelling::command("`shardwise index -o INDEX SOURCE`", "shardwise.index(index, source)"),
     spelling::command("`shardwise index -o INDEX --relocate OLD NEW`",
                       "`shardwise index -o INDEX --relocate OLD NEW`"),
+    spelling::command("`shardwise index --check-index`", "shardwise.index(check_index=True)"),
     spelling::command("`shardwise index --column FIELD`", "shardwise.index(columns=)"),
     spelling::command("`shardwise index --hash`", "shardwise.index(hashes=True)"),
     spelling::command("`shardwise index --drop-missing`", "shardwise.index(drop_missing=True)"),

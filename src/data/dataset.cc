@@ -214,9 +214,8 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   const bool is_mapped = shard->data != nullptr;
   Sample sample(std::move(shard), number);
   if (!is_mapped) [[unlikely]] {
-    sample.own_ =
-        impl_->reader.read(sample, shard_number, sample.shard_->stored_bytes,
-                           sample.shard_->segment, {sample.members_, sample.num_members_});
+    sample.own_ = is_fetched_url(sample.shard_->path) ? impl_->ranges.read(sample, shard_number)
+                                                      : impl_->reader.read(sample, shard_number);
   }
   return sample;
 }
@@ -547,6 +546,15 @@ std::shared_ptr<detail::CheckedSegments> detail::DatasetAccess::records(const Da
 std::optional<CacheRequest> detail::DatasetAccess::cache_request(const Dataset& data,
                                                                  std::uint64_t shard) {
   return data.impl_->cache_request(shard);
+}
+
+bool detail::DatasetAccess::reads_ranges(const Dataset& data) {
+  if (data.impl_->access == Dataset::Access::kRange && data.index().num_shards() > 0 &&
+      data.impl_->is_ranged(0)) {
+    return true;
+  }
+  return std::ranges::any_of(joins(data),
+                             [](const auto& side) { return reads_ranges(side->other); });
 }
 
 bool detail::DatasetAccess::close_shard(const Dataset& data, std::uint64_t shard) {

@@ -17,6 +17,7 @@
 #include "data/claimed_shards.h"
 #include "data/early_shards.h"
 #include "data/open_shard.h"
+#include "data/range_reader.h"
 #include "data/shard_future.h"
 #include "data/shard_reader.h"
 #include "shardwise/base/hash.h"
@@ -41,6 +42,9 @@ struct Dataset::Impl {
   // Defined in dataset_shards.cc:
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number);
+  /// True if samples of the shard are fetched by ranges: with Access::kRange, or because the cache
+  /// had no room for the shard.
+  bool is_ranged(std::uint64_t number);
   /// Replaces a shard that was opened uncached by the cached shard, if it is in the cache by now.
   void reopen_if_cached(std::uint64_t number, detail::ShardHandle<detail::OpenShard>& shard);
   /// Closes idle shards that are outside the cache's budget or are read uncached. Closes those that
@@ -83,7 +87,8 @@ struct Dataset::Impl {
   const CancelToken cancel;
   const std::size_t max_open_shards;
   detail::EarlyShards early;
-  detail::ShardReader reader;
+  detail::ShardReader reader;  // of local shards
+  detail::RangeReader ranges;  // of remote shards
   mutable Mutex mutex;
   // Shards that were mapped: their numbers, by their names in the cache.
   std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);

@@ -1,8 +1,9 @@
 // Opens, keeps and closes the shards of a dataset.
 #include <bit>
-#include <functional>
 
 #include "base/cancel_scope.h"
+#include "base/mapped_file.h"
+#include "base/url.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
 #include "index/claimed_index.h"
@@ -16,20 +17,14 @@ std::shared_ptr<const Fetchers> fetchers_of(const Dataset::Options& options) {
   return options.cache->options().fetchers;
 }
 
-ShardPoolOptions pool_options(const Dataset::Options& options,
-                              std::function<bool(std::uint64_t)> is_dear) {
+ShardPoolOptions pool_options(const Dataset::Options& options) {
   ShardPoolOptions pool{.max_shards = options.max_open_shards,
                         .max_bytes = options.max_mapped_bytes};
   if (options.cache) {
-    pool.is_dear = std::move(is_dear);
     // close_uncached() bounds the shards that are outside the budget.
     pool.max_cheap_bytes = options.cache->options().budget_bytes / 2;
   }
   return pool;
-}
-
-bool is_uncached(const detail::OpenShard& shard) {
-  return !shard.uncached_name.empty() || shard.cached.is_overflow();
 }
 
 }  // namespace
@@ -44,18 +39,14 @@ Dataset::Impl::Impl(std::shared_ptr<const Index> opened, const Dataset::Options&
       max_open_shards(options.max_open_shards),
       early(index, claimed || options.wait_for_whole_shards ? nullptr : options.cache,
             options.cancel),
-      reader(index, options.max_open_shards, fetchers_of(options), options.cancel),
+      reader(index, options.max_open_shards),
+      ranges(index, fetchers_of(options), options.cancel),
       pool(
           index->num_shards(),
           [this](std::uint64_t number) {
             return reader.with_descriptor([&] { return open(number); });
           },
-          // Opening an uncached shard again costs a fetch or a search for room. The pool therefore
-          // closes uncached shards after all others.
-          pool_options(options, [this](std::uint64_t number) {
-            const Lock lock(mutex);
-            return uncached.contains(number);
-          })) {}
+          pool_options(options)) {}
 
 IndexCacheOptions Dataset::Impl::index_cache_of(const Dataset::Options& options) {
   IndexCacheOptions how = options.index_cache;
@@ -68,17 +59,20 @@ IndexCacheOptions Dataset::Impl::index_cache_of(const Dataset::Options& options)
 
 std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t number) {
   close_uncached(current_future().get());
+  // Replace an idle mapping of this dataset by the new one. If there is none, a shard in place is
+  // read without a mapping.
+  if (MappedFile::is_budget_spent() && pool.stats().open_bytes > 0) pool.evict();
   const detail::ShardOpening how{
       .access = access,
       .cache = cache,
       .next_use = cache ? next_use_of(number) : nullptr,
       .cancel = detail::CancelScope::joined(cancel),
       .was_followed = early.has_followed(number),
-      .can_read_parts = [this](const Index::Shard& info) { return reader.can_read_parts(info); },
+      .can_read_parts = [this](const Index::Shard& info) { return ranges.can_read_parts(info); },
       .require_first_block =
-          [this](const Index::Shard& info) { reader.require_first_block(info); }};
+          [this](const Index::Shard& info) { ranges.require_first_block(info); }};
   auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
-  if (is_uncached(*shard)) {
+  if (shard->is_dear()) {
     const Lock lock(mutex);
     uncached.insert(number);
   }
@@ -90,6 +84,15 @@ std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t numbe
     if (!current_future() && !cache->is_read_only()) trim_to_share(shard->size_bytes());
   }
   return shard;
+}
+
+bool Dataset::Impl::is_ranged(std::uint64_t number) {
+  auto shard = pool.find(number);
+  if (shard) reopen_if_cached(number, shard);
+  if (shard) return shard->data == nullptr && is_fetched_url(shard->path);
+  if (access != Access::kRange || claimed) return false;
+  const Index::Shard info = index->shard(number);
+  return info.compression == Compression::kNone && is_fetched_url(info.path);
 }
 
 void Dataset::Impl::close_uncached(const detail::ShardFuture* known) {
@@ -104,7 +107,7 @@ void Dataset::Impl::close_uncached(const detail::ShardFuture* known) {
   std::erase_if(left, [&](std::uint64_t number) {
     std::uint64_t size_bytes = 0;
     if (const auto shard = pool.find(number)) {
-      if (!is_uncached(*shard)) return true;
+      if (!shard->is_dear()) return true;
       size_bytes = shard->size_bytes();
     } else {
       return true;

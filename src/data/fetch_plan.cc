@@ -20,6 +20,7 @@
 #include "data/cache_simulation.h"
 #include "data/dataset_access.h"
 #include "index/claimed_index.h"
+#include "order/fields.h"
 #include "order/permutation.h"
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
@@ -337,6 +338,38 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
          "; nearly every sample may fetch a shard; choose the order `sharded` with a window of at "
          "most " +
          counted(budget / largest, "shard") + ", or a cache that holds all shards";
+}
+
+std::optional<std::string> shared_stream_warning(const Sampler& sampler, std::uint64_t num_shards) {
+  constexpr double kFewSamples = 2;      // per opening
+  constexpr double kFewOpenings = 1000;  // per rank and epoch
+  constexpr double kEnoughBetter = 4;    // by which streams must reduce the openings
+  const Order& order = sampler.order();
+  const auto* const chunked = std::get_if<Chunked>(&order.kind);
+  if (chunked == nullptr && !std::holds_alternative<Sharded>(order.kind) &&
+      !std::holds_alternative<Sequential>(order.kind)) {
+    return std::nullopt;
+  }
+  const std::uint64_t num_ranks = sampler.world_size() / sampler.replicas();
+  if (num_shards == 0 || num_ranks <= order.streams) return std::nullopt;
+  const auto num_samples = static_cast<double>(sampler.num_samples());
+  // Samples that are read from an open shard, by a rank that has a stream for itself.
+  double in_own_stream = num_samples / static_cast<double>(num_shards);
+  if (chunked != nullptr) {
+    in_own_stream = std::min(in_own_stream, static_cast<double>(chunked->chunk_size));
+  }
+  const double shared = std::max(
+      1.0, in_own_stream * static_cast<double>(order.streams) / static_cast<double>(num_ranks));
+  const double openings = num_samples / static_cast<double>(num_ranks) / shared;
+  if (shared >= kFewSamples || openings < kFewOpenings || in_own_stream < kEnoughBetter * shared) {
+    return std::nullopt;
+  }
+  return "each of the " + human_count(num_ranks) +
+         " ranks opens a shard for nearly every sample, " + "about " +
+         human_count(static_cast<std::uint64_t>(openings)) +
+         " openings per epoch, because the order has " + counted(order.streams, "stream") +
+         ", which the ranks share; choose " + spelled(detail::spelling_of<Order>("streams")) + " " +
+         std::to_string(num_ranks) + ", so that each rank reads its own shards";
 }
 
 std::uint64_t FetchPlan::bytes_in_use() const noexcept {

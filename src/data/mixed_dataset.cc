@@ -50,7 +50,8 @@ Sample MixedDataset::operator[](std::uint64_t number) const {
 }
 
 Mixture MixedDataset::mixture(std::span<const double> weights,
-                              const std::variant<Chunked, Sharded, Sequential>& kind) const {
+                              const std::variant<Chunked, Sharded, Sequential>& kind,
+                              std::vector<Mixture::Change> schedule) const {
   if (weights.size() != parts_.size()) {
     throw InvalidArgument(
         counted(weights.size(), "weight") + " for " + counted(parts_.size(), "data set"), {},
@@ -60,6 +61,7 @@ Mixture MixedDataset::mixture(std::span<const double> weights,
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     mixture.parts.push_back({parts_[i].size(), weights[i], kind});
   }
+  mixture.schedule = std::move(schedule);
   return mixture;
 }
 

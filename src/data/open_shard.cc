@@ -21,6 +21,7 @@ namespace {
 /// Maps the shard and checks it against the index; nullopt if it cannot be mapped.
 std::optional<MappedFile> map_shard(const Index::Shard& info, const SegmentView& segment) {
   std::optional<MappedFile> file;
+  if (MappedFile::is_budget_spent()) return file;
   try {
     // Map without read-ahead: if the shard is not in the page cache, only one page is read now.
     file = MappedFile::open(info.path, MappedFile::Access::kRandom);
@@ -113,7 +114,7 @@ void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
     throw CorruptIndex("the index is damaged",
                        in_quotes(index->path()) + " (shard " + std::to_string(info.number) +
                            ": a member lies outside the shard)",
-                       rebuild_remedy());
+                       rebuild_remedy(index->path()));
   }
   shard.index = index;
   shard.first_sample = info.first_sample;

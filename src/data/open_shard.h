@@ -46,6 +46,9 @@ struct OpenShard {
   mutable std::atomic<bool> was_written_to{false};
 
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
+  /// True if the shard is outside the cache's budget or is read uncached. Opening it again costs a
+  /// fetch or a search for room.
+  bool is_dear() const noexcept { return !uncached_name.empty() || cached.is_overflow(); }
 };
 
 /// The bytes of a sample whose shard has no `data`.

@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/url.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
 #include "data/joins.h"
+#include "data/merged_ranges.h"
 
 namespace shardwise::detail {
 namespace {
@@ -105,11 +107,10 @@ std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
   // Usually the ranges are already in order, but hard links may point anywhere.
   std::ranges::sort(ranges_, {}, &Range::begin);
   std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < ranges_.size();) {
-    Range whole = ranges_[i++];
-    for (; i < ranges_.size() && ranges_[i].begin <= whole.end + kMaxPageGap; ++i) {
-      whole.end = std::max(whole.end, ranges_[i].end);
-    }
+  constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
+  for (std::span<const Range> left = ranges_; !left.empty();) {
+    MergedRange whole = merge_ranges(left, kMaxPageGap, kAny);
+    left = left.subspan(whole.count);
     whole.begin -= whole.begin % page_bytes();
     for (std::uint64_t at = whole.begin; at < whole.end; at += kPieceBytes) {
       const std::uint64_t size = std::min(kPieceBytes, whole.end - at);

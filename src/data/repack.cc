@@ -1,18 +1,26 @@
 #include "shardwise/data/repack.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "base/cores.h"
 #include "base/errno_error.h"
 #include "base/error_types.h"
+#include "base/fault_point.h"
 #include "base/file.h"
 #include "base/fork.h"
+#include "base/hasher.h"
+#include "base/normal_path.h"
 #include "base/ordered_pipeline.h"
 #include "base/spelling.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "data/dataset_access.h"
 #include "data/joins.h"
 #include "order/key.h"
@@ -63,6 +71,14 @@ std::vector<std::uint64_t> cut(const Dataset& data, const SampleOrder& order,
                                const Repacking::Options& options) {
   constexpr std::uint64_t kPace = 4096;
   std::vector<std::uint64_t> starts{0};
+  if (options.max_bytes == std::numeric_limits<std::uint64_t>::max()) {
+    while (data.size() - starts.back() > options.max_samples) {
+      starts.push_back(starts.back() + options.max_samples);
+    }
+    starts.push_back(data.size());
+    return starts;
+  }
+  const auto segments = DatasetAccess::records(data);
   std::uint64_t bytes = 0;
   for (std::uint64_t i = 0; i < data.size(); ++i) {
     if (i % kPace == 0) options.cancel.throw_if_cancelled();
@@ -79,12 +95,49 @@ std::vector<std::uint64_t> cut(const Dataset& data, const SampleOrder& order,
   return starts;
 }
 
+/// Returns a hash of the versions of all shards. Shards with other contents may have the same
+/// headers, and so the same fingerprint.
+Hash128 versions_of(const Index& index) {
+  Hasher128 hasher;
+  for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+    const Index::Shard shard = index.shard(i);
+    hasher.update_u64(shard.size_bytes);
+    hasher.update_u64(static_cast<std::uint64_t>(shard.mtime_ns));
+    hasher.update_u64(shard.validator.size());
+    hasher.update(shard.validator);
+    const Hash128 content = shard.content_hash.value_or(Hash128{});
+    hasher.update_u64(content.high);
+    hasher.update_u64(content.low);
+  }
+  return hasher.digest();
+}
+
+/// Throws if one of these files is a shard of the index.
+void require_no_source(const Index& index, const std::vector<std::string>& files) {
+  const auto identity = [](const std::string& path) {
+    struct stat status {};
+    const bool is_found = ::stat(path.c_str(), &status) == 0;
+    return is_found ? std::optional(std::pair(status.st_dev, status.st_ino)) : std::nullopt;
+  };
+  std::set<std::pair<dev_t, ino_t>> found;
+  for (const std::string& file : files) {
+    if (const auto one = identity(file)) found.insert(*one);
+  }
+  for (std::uint64_t i = 0; i < index.num_shards() && !found.empty(); ++i) {
+    const std::string path = index.shard(i).path;
+    const auto one = is_fetched_url(path) ? std::nullopt : identity(path);
+    if (!one || !found.contains(*one)) continue;
+    throw InvalidArgument("the new shards would replace a shard that is read", in_quotes(path),
+                          "choose another folder or prefix");
+  }
+}
+
 }  // namespace
 
 struct Repacking::Impl {
   Impl(Dataset from, std::string to, Repacking::Options how, std::string_view function)
       : data(std::move(from)),
-        directory(std::move(to)),
+        directory(at_home(std::move(to))),
         options(std::move(how)),
         order(data.size(), options.shuffle) {
     if (options.max_samples == 0 || options.max_bytes == 0) {
@@ -96,7 +149,8 @@ struct Repacking::Impl {
       throw InvalidArgument("there is no sample to repack", in_quotes(data.index().path()),
                             "choose a condition that some samples satisfy");
     }
-    if (options.index.empty()) options.index = directory + "/shards.idx";
+    options.index =
+        options.index.empty() ? directory + "/shards.idx" : at_home(std::move(options.index));
     std::error_code error;
     if (fs::equivalent(options.index, data.index().path(), error)) {
       throw InvalidArgument("the new index would replace the index that is read",
@@ -111,11 +165,15 @@ struct Repacking::Impl {
 
   /// Returns the text of the plan file. Calls with equal texts write equal shards.
   std::string plan(std::string_view function) const {
-    nlohmann::ordered_json plan = {
-        {"data", to_string(data.fingerprint())}, {"samples", data.size()},
-        {"shards", starts.size() - 1},           {"max_samples", options.max_samples},
-        {"max_bytes", options.max_bytes},        {"shuffle", nullptr},
-        {"prefix", escaped(options.prefix)},     {"function", escaped(function)}};
+    nlohmann::ordered_json plan = {{"data", to_string(data.fingerprint())},
+                                   {"versions", to_string(versions_of(data.index()))},
+                                   {"samples", data.size()},
+                                   {"shards", starts.size() - 1},
+                                   {"max_samples", options.max_samples},
+                                   {"max_bytes", options.max_bytes},
+                                   {"shuffle", nullptr},
+                                   {"prefix", escaped(options.prefix)},
+                                   {"function", escaped(function)}};
     if (options.shuffle) plan["shuffle"] = *options.shuffle;
     return plan.dump(1) + "\n";
   }
@@ -125,49 +183,88 @@ struct Repacking::Impl {
     std::error_code error;
     fs::create_directories(directory, error);
     if (error) throw_errno(error.value(), "cannot make the folder", directory);
-    const std::vector<std::uint64_t> there = detail::numbers_there(names());
-    if (!there.empty() && !options.restart && !fs::exists(plan_path())) {
-      throw InvalidArgument("the folder already holds shards",
-                            in_quotes(names().name(std::ranges::min(there))),
-                            "choose another folder or prefix, or replace them with " +
-                                spelled("Repacking::Options::restart"));
-    }
-    lock = File::open_or_create(plan_path());
-    if (lock.try_lock() == FileLock::kHeldByAnother) {
-      throw InvalidArgument("another process repacks into the folder", in_quotes(directory),
-                            "wait until it ends, or choose another folder");
-    }
+    std::vector<std::string> there = shards_there();
+    require_no_source(data.index(), there);
+    if (::access(plan_path().c_str(), F_OK) != 0 && !options.restart) require_none(there);
+    lock_plan();
+    SHARDWISE_FAULT_POINT("repack.locked");
+    there = shards_there();  // a call that ended meanwhile may have written more
     const std::string text = plan(function);
     std::string earlier(text.size() + 1, '\0');
     earlier.resize(lock.read_at(0, earlier.data(), earlier.size()));
     if (options.restart) {
-      remove_shards();
-    } else if (!earlier.empty() && earlier != text) {
+      replace(there);
+    } else if (earlier.empty()) {
+      // The file is new, or a call was killed that had removed only some of these shards.
+      require_none(there);
+    } else if (earlier != text) {
       throw InvalidArgument("an interrupted call with other data or options used the folder",
                             in_quotes(directory),
                             "repeat that call to finish it, choose another folder, or begin again "
                             "with " +
                                 spelled("Repacking::Options::restart"));
     }
-    lock.resize(0);
-    lock.write_at(0, text);
+    if (options.restart || earlier.empty()) write_plan(text);
+    SHARDWISE_FAULT_POINT("repack.planned");
     for (std::uint64_t shard = 0; shard < starts.size() - 1; ++shard) {
       if (is_written(shard)) ++num_resumed;
     }
   }
 
-  void remove_shards() const {
+  std::vector<std::string> shards_there() const {
+    std::vector<std::string> paths;
     for (const std::uint64_t number : detail::numbers_there(names())) {
-      const std::string path = names().name(number);
-      if (!detail::is_of_shard_writer(path)) {
-        throw InvalidArgument("will not replace a file that ShardWriter did not write",
-                              in_quotes(path), "move the file, or choose another folder or prefix");
+      paths.push_back(names().name(number));
+    }
+    return paths;
+  }
+
+  void require_none(const std::vector<std::string>& there) const {
+    if (there.empty()) return;
+    throw InvalidArgument("the folder already holds shards",
+                          in_quotes(*std::ranges::min_element(there)),
+                          "choose another folder or prefix, or replace them with " +
+                              spelled("Repacking::Options::restart"));
+  }
+
+  void lock_plan() {
+    do {
+      lock = File::open_or_create(plan_path());
+      if (lock.try_lock() == FileLock::kHeldByAnother) {
+        throw InvalidArgument("another process repacks into the folder", in_quotes(directory),
+                              "wait until it ends, or choose another folder");
       }
-      if (::unlink(path.c_str()) != 0) throw_errno(errno, "cannot remove the old shard", path);
+    } while (!lock.has_name());  // another process finished, and removed the file
+  }
+
+  void write_plan(const std::string& text) {
+    try {
+      lock.resize(0);
+      lock.write_at(0, text);
+      lock.sync();
+    } catch (...) {
+      ::unlink(plan_path().c_str());  // an incomplete plan would be taken for that of another call
+      throw;
     }
   }
 
-  bool is_written(std::uint64_t shard) const { return fs::exists(names().name(shard)); }
+  /// Removes the shards of an earlier call.
+  void replace(const std::vector<std::string>& there) {
+    for (const std::string& path : there) {
+      if (detail::is_of_shard_writer(path)) continue;
+      throw InvalidArgument("will not replace a file that ShardWriter did not write",
+                            in_quotes(path), "move the file, or choose another folder or prefix");
+    }
+    lock.resize(0);  // if this call is killed now, no other call continues these shards
+    for (const std::string& path : there) {
+      if (::unlink(path.c_str()) != 0) throw_errno(errno, "cannot remove the old shard", path);
+      SHARDWISE_FAULT_POINT("repack.removed");
+    }
+  }
+
+  bool is_written(std::uint64_t shard) const {
+    return ::access(names().name(shard).c_str(), F_OK) == 0;
+  }
 
   void write(std::uint64_t shard) const {
     ShardWriter writer(names(), {.max_samples = starts[shard + 1] - starts[shard], .first = shard});
@@ -231,6 +328,9 @@ void Repacking::set_cancel(CancelToken cancel) { impl_->options.cancel = std::mo
 
 Repacking::Report Repacking::finish() {
   const Repacking::Options& options = impl_->options;
+  if (options.dry_run) {
+    return {.shards = num_shards(), .samples = impl_->data.size(), .index = options.index};
+  }
   std::vector<std::string> shards;
   for (std::uint64_t shard = 0; shard < num_shards(); ++shard) {
     if (is_written(shard)) shards.push_back(path(shard));
@@ -242,9 +342,11 @@ Repacking::Report Repacking::finish() {
   BuildOptions build;
   build.threads = options.threads;
   build.content = impl_->data.index().content();
-  build.content.policies = {};  // the new shards satisfy the strict policies
+  // The new shards satisfy the strict policies, except for malformed JSON in a column's field.
+  build.content.policies = {.damage = build.content.policies.damage};
   build.cancel = options.cancel;
   const Index::Summary summary = build_index(options.index, shards, build).summary;
+  SHARDWISE_FAULT_POINT("repack.indexed");
   if (::unlink(impl_->plan_path().c_str()) != 0) {
     throw_errno(errno, "cannot remove the file", impl_->plan_path());
   }
@@ -258,9 +360,7 @@ Repacking::Report Repacking::finish() {
 Repacking::Report repack(const Dataset& data, const std::string& directory,
                          const Repacking::Options& options) {
   Repacking work(data, directory, options);
-  if (options.dry_run) {
-    return {.shards = work.num_shards(), .samples = data.size(), .index = options.index};
-  }
+  if (options.dry_run) return work.finish();
   Progress done{.num_shards = work.num_shards()};
   std::uint64_t next = 0;
   OrderedPipeline<std::uint64_t, std::uint64_t> pipeline(

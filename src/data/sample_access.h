@@ -7,12 +7,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "data/joined_sample.h"
+#include "data/open_shard.h"
 #include "index/offset_table.h"
 #include "shardwise/base/export.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/index/index.h"
+#include "storage/shard_handle.h"
 
 namespace shardwise::detail {
 
@@ -26,6 +29,21 @@ struct FieldPlace {
 
 /// Internal functions of a sample.
 struct SampleAccess {
+  /// Returns a sample of an open shard. If the shard has no `data`, set_bytes() must follow.
+  /// @param number  number of the sample in the index.
+  static Sample make(ShardHandle<OpenShard>&& shard, std::uint64_t number) {
+    return {std::move(shard), number};
+  }
+  static void set_bytes(Sample& sample, std::shared_ptr<const OwnBytes> bytes) noexcept {
+    sample.own_ = std::move(bytes);
+  }
+  /// Sets the number of the sample in its view.
+  static void set_index(Sample& sample, std::uint64_t index) noexcept { sample.index_ = index; }
+  static const OpenShard& shard_of(const Sample& sample) noexcept { return *sample.shard_; }
+  /// Returns the records of the sample's fields, which are part of its shard's records.
+  static std::span<const MemberRecord> members_of(const Sample& sample) noexcept {
+    return {sample.members_, sample.num_members_};
+  }
   /// Returns the position of the first of `fields` that the sample has, for Sample::field();
   /// nullopt if it has none of them.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(

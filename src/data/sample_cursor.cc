@@ -144,15 +144,28 @@ bool HeldShards::try_borrow_joined(Sample& sample, std::uint64_t number) noexcep
   return true;
 }
 
-void HeldShards::borrow(Sample& sample, std::uint64_t index) {
+void HeldShards::borrow(Sample& sample, std::span<const std::uint64_t> coming) {
+  const std::uint64_t index = coming.front();
   if (index >= size_) data_.throw_out_of_range(index);
   const std::uint64_t number = number_of(index);
   try {
-    borrow_own(sample, index, number);
+    borrow_own(sample, coming, number);
     const auto sides = DatasetAccess::joins(data_);
     auto* other = sample.joined_;
     for (std::size_t i = 0; i < joined_.size(); ++i, other = other->next.get()) {
-      if (const auto match = sides[i]->matches.of(number)) joined_[i].borrow(other->sample, *match);
+      const auto match = sides[i]->matches.of(number);
+      if (!match) continue;
+      if (!DatasetAccess::reads_ranges(sides[i]->other)) {
+        joined_[i].borrow(other->sample, {&*match, 1});
+        continue;
+      }
+      std::vector<std::uint64_t> others;
+      for (const std::uint64_t one :
+           coming.first(std::min(coming.size(), RangeAhead::kMaxSamples))) {
+        if (one >= size_) continue;
+        if (const auto found = sides[i]->matches.of(number_of(one))) others.push_back(*found);
+      }
+      joined_[i].borrow(other->sample, others);
     }
   } catch (...) {
     release(sample);
@@ -161,7 +174,8 @@ void HeldShards::borrow(Sample& sample, std::uint64_t index) {
 }
 
 /// Does what borrow() does, without the joined samples.
-void HeldShards::borrow_own(Sample& sample, std::uint64_t index, std::uint64_t number) {
+void HeldShards::borrow_own(Sample& sample, std::span<const std::uint64_t> coming,
+                            std::uint64_t number) {
   const Held* held = find_held(number);
   if (held == nullptr) {
     if (from_cache_ != nullptr) std::exchange(from_cache_, nullptr)->shard = {};
@@ -170,11 +184,13 @@ void HeldShards::borrow_own(Sample& sample, std::uint64_t index, std::uint64_t n
     place.shard = {};
     auto opened = data_.impl_->pool.find(shard);
     if (!opened || opened->data == nullptr) {
-      Sample own = data_.sample_without_joins(number);
+      if (!ahead_) ahead_ = std::make_unique<RangeAhead>(data_);
+      auto arrived = ahead_->take(coming);
+      Sample own = arrived ? *std::move(arrived) : data_.sample_without_joins(number);
       if (own.own_) {  // the sample owns its bytes, or its shard is being fetched
         std::swap(own.joined_, sample.joined_);
         sample = std::move(own);
-        sample.index_ = index;
+        sample.index_ = coming.front();
         return;
       }
       opened = data_.impl_->pool.get(shard);
@@ -183,7 +199,7 @@ void HeldShards::borrow_own(Sample& sample, std::uint64_t index, std::uint64_t n
     place = {std::move(opened), shard};
     held = &place;
   }
-  set(sample, *held, index, number);
+  set(sample, *held, coming.front(), number);
 }
 
 void HeldShards::prefetch_records(std::span<const std::uint64_t> indices) noexcept {
@@ -272,8 +288,8 @@ void SampleCursor::fill(Run& run) noexcept {
 /// Starts a run with the next sample, and opens its shards if necessary. REQUIRES: all runs are
 /// empty.
 void SampleCursor::open_into(Run& run) {
-  const std::uint64_t index = indices_[at_++];
-  shards_.borrow(run.samples[0], index);
+  ++at_;
+  shards_.borrow(run.samples[0], indices_.subspan(at_ - 1));
   run.size = 1;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "data/open_shard.h"
+#include "data/range_ahead.h"
 #include "index/segment_of.h"
 #include "shardwise/base/export.h"
 #include "shardwise/data/dataset.h"
@@ -27,10 +28,11 @@ class HeldShards {
   /// open. Otherwise returns false, and `sample` is as after release().
   /// REQUIRES: index < the dataset's size; `sample` is as after release() or prepare().
   [[nodiscard]] bool try_borrow(Sample& sample, std::uint64_t index) noexcept;
-  /// Sets `sample` to the sample `index`, and opens its shards if necessary. Shards may be released
-  /// for this.
+  /// Sets `sample` to the first of the samples `coming`, and opens its shards if necessary. Shards
+  /// may be released for this.
+  /// @param coming  numbers of the samples that will be read, in this order; not empty.
   /// Errors: as Dataset::operator[]; `sample` is then as after release().
-  void borrow(Sample& sample, std::uint64_t index);
+  void borrow(Sample& sample, std::span<const std::uint64_t> coming);
   /// Gives a new sample the samples of the joined datasets, which are reused.
   void prepare(Sample& sample) const;
   /// Releases a sample that relies on the pins of held shards, or owns its bytes.
@@ -57,20 +59,22 @@ class HeldShards {
   }
   [[nodiscard]] const Held* find_held(std::uint64_t number) noexcept;
   [[nodiscard]] bool try_borrow_joined(Sample& sample, std::uint64_t number) noexcept;
-  void borrow_own(Sample& sample, std::uint64_t index, std::uint64_t number);
+  void borrow_own(Sample& sample, std::span<const std::uint64_t> coming, std::uint64_t number);
   void set(Sample& sample, const Held& held, std::uint64_t index, std::uint64_t number) noexcept;
 
   const Dataset& data_;
   const std::uint64_t size_;  // number of samples in data_
   const ShardFinder finder_;
   std::vector<Held> held_;
-  Held* from_cache_ = nullptr;      // element of held_ with the one shard from a cache; may be null
-  std::vector<HeldShards> joined_;  // of the datasets that are joined to data_
+  Held* from_cache_ = nullptr;  // element of held_ with the one shard from a cache; may be null
+  std::unique_ptr<RangeAhead> ahead_;  // null until a shard is not mapped
+  std::vector<HeldShards> joined_;     // of the datasets that are joined to data_
 };
 
 /// Reads many samples of a dataset in runs, and pins their shards. Only the first sample of each
 /// shard needs a lookup in the pool and an atomic count, for which threads would contend. While the
 /// caller uses one run, the CPU prefetches the bytes of the next run and the records of later runs.
+/// Samples that are fetched by ranges are fetched together with coming samples, see RangeAhead.
 ///
 /// Lifetime: destroy it after at most one batch, because the shards that it holds cannot be
 ///   evicted. Room in a ShardCache is scarce, so the cursor holds only the current one of its

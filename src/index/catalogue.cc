@@ -32,7 +32,7 @@ std::vector<std::string> schema() {
 
 [[noreturn]] void damaged(const std::string& path, std::string_view why) {
   throw CorruptIndex("the index is damaged", in_quotes(path) + " (" + std::string(why) + ")",
-                     rebuild_remedy());
+                     rebuild_remedy(path));
 }
 
 /// Returns e.g. "SELECT shard, url, ..., checksum FROM shards".

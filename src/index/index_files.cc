@@ -34,7 +34,9 @@ IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
   for (int i = 0;; ++i) {
     catalogue_ = std::make_unique<Catalogue>(path_);
     try {
-      table_ = std::make_unique<MappedFile>(MappedFile::open(table_path()));
+      const File file = File::open_read(table_path());
+      table_ = std::make_unique<MappedFile>(MappedFile::open(file));
+      lookups_ = std::make_unique<MappedFile>(MappedFile::open(file, MappedFile::Access::kRandom));
       break;
     } catch (const NotFound&) {
       if (i >= kTries || file_identity(path_) == catalogue_->identity()) {
@@ -45,7 +47,8 @@ IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
     }
   }
   view_ = TableView(table_->bytes(),
-                    {"the index is damaged", in_quotes(table_path()), rebuild_remedy()});
+                    {"the index is damaged", in_quotes(table_path()), rebuild_remedy(path_)});
+  view_.look_up_in(lookups_->bytes());
   const Index::Summary& summary = catalogue_->meta().summary;
   const TableHeader& h = header();
   if (h.header_checksum != catalogue_->meta().table_checksum ||
@@ -61,23 +64,40 @@ std::string IndexFiles::table_path() const {
 
 SegmentView IndexFiles::segment(std::uint64_t shard, std::uint64_t expected_checksum) const {
   const SegmentView view = view_.segment(shard);
+  require_own(shard, expected_checksum);
+  return view;
+}
+
+void IndexFiles::require_intact(std::uint64_t shard, std::uint64_t expected_checksum) const {
+  if (const char* const why = SegmentView::damage(segment_bytes(shard))) {
+    damaged("shard " + std::to_string(shard) + ": " + why);
+  }
+  require_own(shard, expected_checksum);
+}
+
+/// REQUIRES: the segment's counts were checked.
+void IndexFiles::require_own(std::uint64_t shard, std::uint64_t expected_checksum) const {
   SegmentHeader header;
   std::memcpy(&header, segment_bytes(shard).data(), sizeof header);
   const ShardEntry* entry = directory() + shard;
+  const Index::Content& content = catalogue_->meta().summary.content;
   if (header.checksum != expected_checksum ||
-      view.num_samples() != entry[1].first_sample - entry[0].first_sample ||
-      view.num_members() != entry[1].first_member - entry[0].first_member ||
-      view.num_columns() != catalogue_->meta().summary.content.columns.size() ||
-      view.has_member_hashes() != catalogue_->meta().summary.content.hashes) {
+      header.num_samples != entry[1].first_sample - entry[0].first_sample ||
+      header.num_members != entry[1].first_member - entry[0].first_member ||
+      header.num_columns != content.columns.size() ||
+      ((header.flags & kHasMemberHashes) != 0) != content.hashes) {
     damaged("shard " + std::to_string(shard) + ": the segment belongs to another index");
   }
-  return view;
+}
+
+void IndexFiles::require_intact_keys() const {
+  if (!keys().is_intact(header().keys_checksum)) damaged("the key section's checksum is wrong");
 }
 
 void IndexFiles::check_sections(
     const std::function<void(std::uint64_t shard, const SegmentView& segment)>& check) const {
   catalogue_->validate();
-  if (!keys().is_intact(header().keys_checksum)) damaged("the key section's checksum is wrong");
+  require_intact_keys();
   Hasher128 segments;
   for (std::uint64_t shard = 0; shard < header().num_shards; ++shard) {
     const Index::Shard row = catalogue_->shard(shard);

@@ -37,7 +37,12 @@ class IndexFiles {
   }
   /// Returns a shard's segment after checking it completely. Errors: CorruptIndex.
   SegmentView segment(std::uint64_t shard, std::uint64_t expected_checksum) const;
+  /// Checks a shard's segment as segment() does, but not the relations of its records, which are
+  /// checked when they are used. Errors: CorruptIndex.
+  void require_intact(std::uint64_t shard, std::uint64_t expected_checksum) const;
 
+  /// Checks the key section. Errors: CorruptIndex.
+  void require_intact_keys() const;
   /// Checks the parts that opening does not check: every page of the catalogue, every segment, and
   /// the key section.
   /// @param check  called with each shard's number and segment; may be null.
@@ -49,9 +54,13 @@ class IndexFiles {
   [[noreturn]] void damaged(std::string_view why) const { view_.damaged(why); }
 
  private:
+  void require_own(std::uint64_t shard, std::uint64_t expected_checksum) const;
+
   std::string path_;
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<MappedFile> table_;
+  // The same file, for look-ups of single keys. With read-ahead, a look-up reads ten times as much.
+  std::unique_ptr<MappedFile> lookups_;
   TableView view_;
 };
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <queue>
 
+#include "base/assert.h"
 #include "base/hasher.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
@@ -133,6 +134,8 @@ bool KeyIndex::for_each_shared(
 
 bool KeyIndex::is_intact(std::uint64_t keys_checksum) const noexcept {
   return starts_.is_intact(0, starts_.size) && entries_.is_intact(0, entries_.size) &&
+         std::is_sorted(starts_.words, starts_.words + starts_.size) &&
+         starts_.words[starts_.size - 1] == entries_.size &&
          hash64(bytes_of_words(starts_.hashes, num_blocks(starts_.size) +
                                                    num_blocks(entries_.size))) == keys_checksum;
 }
@@ -215,26 +218,44 @@ void KeySorter::drain(const std::function<void(std::uint64_t, std::uint64_t)>& t
   }
 }
 
-WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys,
+WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys, const KeptKeys* kept,
                        const std::function<void(std::uint64_t, std::uint64_t)>& see) {
   WrittenKeys written;
-  const std::uint64_t num_samples = keys.size();
+  const std::uint64_t num_samples = keys.size() + (kept == nullptr ? 0 : kept->num_kept);
   const std::uint32_t bits = written.bucket_bits = KeyHash::bucket_bits(num_samples);
+  SHARDWISE_ASSERT(kept == nullptr || kept->old.bucket_bits() == bits);
   const std::uint64_t num_buckets = std::uint64_t{1} << bits;
   const std::uint64_t entries_offset = offset + (num_buckets + 1) * sizeof(std::uint64_t);
   BlockWriter starts(file, offset);
   BlockWriter entries(file, entries_offset);
-  // Sets the start of all buckets up to this one, if not set yet, to the current end of the
-  // entries.
-  const auto begin_buckets_to = [&](std::uint64_t bucket) {
-    while (starts.size() <= bucket) starts.add(entries.size());
+  std::uint64_t bucket = 0;
+  std::vector<std::uint64_t> in_bucket;
+  const auto end_bucket = [&] {
+    if (kept != nullptr) {
+      for (const std::uint64_t entry : kept->old.bucket(bucket)) {
+        const std::uint64_t number = kept->new_number(entry & KeyIndex::kSampleMask);
+        if (number != KeptKeys::kGone)
+          in_bucket.push_back((entry & ~KeyIndex::kSampleMask) | number);
+      }
+    }
+    if (!std::is_sorted(in_bucket.begin(), in_bucket.end())) {
+      std::sort(in_bucket.begin(), in_bucket.end());
+    }
+    starts.add(entries.size());
+    for (const std::uint64_t entry : in_bucket) {
+      see(bucket << KeyHash::kTagBits | entry >> KeyHash::kSampleBits,
+          entry & KeyIndex::kSampleMask);
+      entries.add(entry);
+    }
+    in_bucket.clear();
+    ++bucket;
   };
   keys.drain([&](std::uint64_t hash, std::uint64_t sample) {
-    if (see) see(hash, sample);
-    begin_buckets_to(KeyHash::bucket(hash, bits));
-    entries.add(KeyHash::entry(hash, bits, sample));
+    while (bucket < KeyHash::bucket(hash, bits)) end_bucket();
+    in_bucket.push_back(KeyHash::entry(hash, bits, sample));
   });
-  begin_buckets_to(num_buckets);
+  while (bucket < num_buckets) end_bucket();
+  starts.add(entries.size());
   starts.flush();
   entries.flush();
   std::vector<std::uint64_t> hashes = starts.hashes();

@@ -70,7 +70,12 @@ class KeyIndex {
   /// Cost: reads all entries.
   bool for_each_shared(
       const std::function<void(std::span<const std::uint64_t> entries)>& visit) const;
-  /// True if the whole section is unchanged since it was written.
+  [[nodiscard]] std::uint32_t bucket_bits() const noexcept { return bucket_bits_; }
+  /// Returns the entries of a bucket. REQUIRES: is_intact(); bucket < 2^bucket_bits().
+  [[nodiscard]] std::span<const std::uint64_t> bucket(std::uint64_t bucket) const noexcept {
+    return {entries_.words + starts_.words[bucket], entries_.words + starts_.words[bucket + 1]};
+  }
+  /// True if the whole section is unchanged since it was written, and consistent.
   bool is_intact(std::uint64_t keys_checksum) const noexcept;
 
  private:
@@ -127,10 +132,23 @@ struct WrittenKeys {
   std::uint64_t checksum = 0;
 };
 
+/// The entries of an old table that a new table keeps. Copying them is much cheaper than hashing
+/// and sorting the keys again.
+struct KeptKeys {
+  KeyIndex old;  ///< is_intact()
+  std::uint64_t num_kept = 0;
+  /// Returns the new number of a sample of the old table, or kGone.
+  std::function<std::uint64_t(std::uint64_t old_sample)> new_number;
+  static constexpr std::uint64_t kGone = ~std::uint64_t{0};
+};
+
 /// Writes the key section at `offset` of `file`, from front to back and through small buffers. It
-/// holds all hashes of blocks in memory, but no other complete array.
-/// @param see  called with every pair in order of hash, then sample; may be empty.
-WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys,
-                       const std::function<void(std::uint64_t hash, std::uint64_t sample)>& see);
+/// holds all hashes of blocks and the entries of one bucket in memory, but no other complete array.
+/// @param keys  the keys that are not in `kept`.
+/// @param kept  may be null. REQUIRES: its bucket_bits() are those of the new section.
+/// @param see   called with every sample, in order of `prefix`, then sample. The prefix is the part
+///   of the key's hash that the section stores.
+WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys, const KeptKeys* kept,
+                       const std::function<void(std::uint64_t prefix, std::uint64_t sample)>& see);
 
 }  // namespace shardwise

@@ -164,6 +164,11 @@ class SegmentView {
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes,
                                                                          std::string* why);
 
+  /// Returns why the counts or the checksum of the segment in `bytes` are wrong; null if they are
+  /// not. It does not check the records' relations, as check() does.
+  /// Cost: a hash of the bytes.
+  [[nodiscard]] SHARDWISE_EXPORT static const char* damage(std::string_view bytes) noexcept;
+
   /// Returns the key of the `i`-th sample of the segment in `bytes`, or nullopt if it is out of
   /// bounds. It is for lookups: it reads only a few bytes and checks only their bounds, not the
   /// whole segment.

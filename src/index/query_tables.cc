@@ -1,6 +1,8 @@
 #include "index/query_tables.h"
 
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <type_traits>
 
 #include "base/text.h"
@@ -27,11 +29,14 @@ void give_text(sqlite3_context* to, std::string_view text, sqlite3_destructor_ty
   sqlite3_result_text64(to, text.empty() ? "" : text.data(), text.size(), keep, SQLITE_UTF8);
 }
 
+bool is_text(std::string_view name) {
+  return is_utf8(name) && name.find('\0') == std::string_view::npos;
+}
+
 /// Sets SQLite's result to a name: a text if it is UTF-8 without NUL, otherwise a blob.
 void give_name(sqlite3_context* to, std::string_view name,
                sqlite3_destructor_type keep = SQLITE_STATIC) {
-  const bool is_text = is_utf8(name) && name.find('\0') == std::string_view::npos;
-  (is_text ? give_text : give_blob)(to, name, keep);
+  (is_text(name) ? give_text : give_blob)(to, name, keep);
 }
 
 void give_value(sqlite3_context* to, const MetadataValue& value) {
@@ -147,6 +152,12 @@ struct MemberRow : SampleAt {
   static constexpr bool kOneAPlace = false;
   using SampleAt::SampleAt;
 
+  static std::uint64_t num_groups(QueryTables& tables) { return tables.field_names().size(); }
+  void show_group(std::uint64_t group) {
+    only_field = &tables.field_names()[group];
+    number_in = std::numeric_limits<std::uint64_t>::max();
+  }
+
   static std::span<const TableColumn<MemberRow>> columns() {
     using R = const MemberRow&;
     using To = sqlite3_context*;
@@ -154,7 +165,7 @@ struct MemberRow : SampleAt {
         {"sample", "INTEGER", Lookup::kPlace, [](R r, To to) { give_number(to, r.sample); }},
         {"member", "INTEGER", Lookup::kNone, [](R r, To to) { give_number(to, r.member); }},
         {"key", "", Lookup::kKey, [](R r, To to) { give_name(to, r.segment.key(r.in_shard)); }},
-        {"field", "", Lookup::kNone,
+        {"field", "", Lookup::kGroup,
          [](R r, To to) { give_name(to, r.segment.field_name(r.here().field())); }},
         {"shard", "INTEGER", Lookup::kShard, [](R r, To to) { give_number(to, r.shard); }},
         {"offset", "INTEGER", Lookup::kNone,
@@ -173,9 +184,14 @@ struct MemberRow : SampleAt {
   bool move_to(std::uint64_t place) {
     go_to(place);
     member = 0;
-    return !members.empty();
+    return is_shown() || move_on();
   }
-  bool move_on() { return ++member < members.size(); }
+  bool move_on() {
+    while (++member < members.size()) {
+      if (is_shown()) return true;
+    }
+    return false;
+  }
   /// The shard's number in the upper 32 bits, and the member's number within the shard in the
   /// lower.
   std::int64_t row_id() const {
@@ -186,6 +202,26 @@ struct MemberRow : SampleAt {
   const MemberRecord& here() const { return members[member]; }
 
   std::uint32_t member = 0;
+
+ private:
+  /// True if there is a member here, and it is of the group that is shown.
+  bool is_shown() {
+    if (member >= members.size()) return false;
+    if (only_field == nullptr) return true;
+    if (number_in != shard) {
+      number_in = shard;
+      field_number = 0;
+      while (field_number < segment.num_fields() &&
+             segment.field_name(field_number) != *only_field) {
+        ++field_number;
+      }
+    }
+    return here().field() == field_number;
+  }
+
+  const std::string* only_field = nullptr;  // null if all are shown
+  std::uint64_t number_in = 0;              // shard in which `field_number` has this name
+  std::uint32_t field_number = 0;
 };
 
 /// A row of a catalogue's table. Its columns are the fields of for_each_field().
@@ -261,6 +297,21 @@ Index::Shard QueryTables::row(std::uint64_t place, const Index::Shard&) const {
 const std::vector<Index::Summary::Field>& QueryTables::fields() {
   if (!fields_) fields_ = index_.summary().fields;
   return *fields_;
+}
+
+const std::vector<std::string>& QueryTables::field_names() {
+  if (field_names_) return *field_names_;
+  std::vector<std::string> names;
+  std::uint64_t num_members = 0;
+  for (const Index::Summary::Field& field : fields()) {
+    names.push_back(field.name);
+    num_members += field.num_members;
+  }
+  if (num_members != index_.num_members()) names.clear();
+  std::ranges::sort(names, [](const std::string& a, const std::string& b) {
+    return is_text(a) != is_text(b) ? is_text(a) : a < b;
+  });
+  return field_names_.emplace(std::move(names));
 }
 
 const std::vector<Index::SkippedMember>& QueryTables::skipped() {

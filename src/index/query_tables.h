@@ -43,6 +43,9 @@ class QueryTables {
   const Index::SkippedMember& row(std::uint64_t place, const Index::SkippedMember&) {
     return skipped()[place];
   }
+  /// Returns the names of all fields in SQLite's order, texts before blobs. Empty if the index does
+  /// not list the fields of all members.
+  const std::vector<std::string>& field_names();
   void keep_error(std::exception_ptr error) noexcept { error_ = std::move(error); }
 
  private:
@@ -54,6 +57,7 @@ class QueryTables {
   std::vector<std::optional<SegmentView>> segments_;
   std::optional<std::vector<Index::Summary::Field>> fields_;
   std::optional<std::vector<Index::SkippedMember>> skipped_;
+  std::optional<std::vector<std::string>> field_names_;
 };
 
 }  // namespace shardwise

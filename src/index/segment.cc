@@ -255,15 +255,21 @@ std::string SegmentBuilder::finish() const {
   return out;
 }
 
+const char* SegmentView::damage(std::string_view bytes) noexcept {
+  const auto layout = segment_layout(bytes);
+  if (!layout) return "a segment's counts are wrong";
+  if (segment_checksum(bytes) != layout->header.checksum) return "a segment's checksum is wrong";
+  return nullptr;
+}
+
 std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::string* why) {
   const auto fail = [&](const char* reason) {
     *why = reason;
     return std::nullopt;
   };
+  if (const char* const damaged = damage(bytes)) return fail(damaged);
   const auto layout = segment_layout(bytes);
-  if (!layout) return fail("a segment's counts are wrong");
   const SegmentHeader& header = layout->header;
-  if (segment_checksum(bytes) != header.checksum) return fail("a segment's checksum is wrong");
 
   SegmentView view;
   view.samples_ = reinterpret_cast<const SampleRecord*>(bytes.data() + sizeof header);

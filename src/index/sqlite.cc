@@ -42,7 +42,7 @@ bool is_out_of_space(sqlite3* db) {
       break;
     default:
       throw CorruptIndex("the index is damaged or not an index",
-                         in_quotes(path) + " (" + reason + ")", rebuild_remedy());
+                         in_quotes(path) + " (" + reason + ")", rebuild_remedy(path));
   }
   throw Error(ErrorCode::kIo, "cannot write the index", in_quotes(path) + " (" + reason + ")",
               "check the disk and the permissions");
@@ -142,7 +142,7 @@ void Statement::reset() noexcept {
 std::int64_t Statement::integer(int column) const {
   if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) {
     throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
-                       rebuild_remedy());
+                       rebuild_remedy(path_));
   }
   return sqlite3_column_int64(statement_, column);
 }
@@ -151,7 +151,7 @@ std::string Statement::bytes(int column) const {
   const int type = sqlite3_column_type(statement_, column);
   if (type != SQLITE_TEXT && type != SQLITE_BLOB) {
     throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
-                       rebuild_remedy());
+                       rebuild_remedy(path_));
   }
   const ForkSection section;
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));

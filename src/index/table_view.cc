@@ -51,8 +51,8 @@ TableView::TableView(std::string_view bytes, Texts texts)
   }
   directory_ = reinterpret_cast<const ShardEntry*>(directory.data());
   hints_ = reinterpret_cast<const std::uint32_t*>(hints.data());
-  keys_ = KeyIndex(reinterpret_cast<const std::uint64_t*>(bytes.data() + h.keys_offset),
-                   h.key_bucket_bits, h.num_samples);
+  keys_ = keys_in(bytes);
+  look_up_in(bytes);
 
   if (directory_[0].first_sample != 0 || directory_[0].first_member != 0 ||
       directory_[h.num_shards].first_sample != h.num_samples ||
@@ -77,11 +77,26 @@ TableView::TableView(std::string_view bytes, Texts texts)
   }
 }
 
-std::string_view TableView::segment_bytes(std::uint64_t shard) const noexcept {
+void TableView::look_up_in(std::string_view bytes) noexcept {
+  SHARDWISE_ASSERT(bytes.size() == bytes_.size());
+  lookup_bytes_ = bytes;
+  lookup_keys_ = keys_in(bytes);
+}
+
+KeyIndex TableView::keys_in(std::string_view bytes) const noexcept {
+  return {reinterpret_cast<const std::uint64_t*>(bytes.data() + header_->keys_offset),
+          header_->key_bucket_bits, header_->num_samples};
+}
+
+std::string_view TableView::segment_in(std::string_view bytes, std::uint64_t shard) const noexcept {
   SHARDWISE_ASSERT(shard < header_->num_shards);
   const ShardEntry& entry = directory_[shard];
-  return bytes_.substr(entry.segment_offset,
-                       directory_[shard + 1].segment_offset - entry.segment_offset);
+  return bytes.substr(entry.segment_offset,
+                      directory_[shard + 1].segment_offset - entry.segment_offset);
+}
+
+std::string_view TableView::segment_bytes(std::uint64_t shard) const noexcept {
+  return segment_in(bytes_, shard);
 }
 
 SegmentView TableView::segment(std::uint64_t shard) const {
@@ -91,10 +106,10 @@ SegmentView TableView::segment(std::uint64_t shard) const {
   return *view;
 }
 
-std::string_view TableView::unchecked_key(std::uint64_t sample) const {
+std::string_view TableView::key_in(std::string_view bytes, std::uint64_t sample) const {
   const std::uint64_t shard = shard_of(sample);
   const auto key =
-      SegmentView::find_key(segment_bytes(shard), sample - directory_[shard].first_sample);
+      SegmentView::find_key(segment_in(bytes, shard), sample - directory_[shard].first_sample);
   if (!key) damaged("shard " + std::to_string(shard) + ": a key lies outside its segment");
   return *key;
 }

@@ -28,6 +28,10 @@ class TableView {
   /// Errors: CorruptIndex; VersionMismatch.
   TableView(std::string_view bytes, Texts texts);
 
+  /// Looks up single keys in `bytes` from now on: another mapping of the same file, for which the
+  /// kernel does not read ahead.
+  void look_up_in(std::string_view bytes) noexcept;
+
   const TableHeader& header() const noexcept { return *header_; }
   const ShardEntry* directory() const noexcept { return directory_; }
   const std::uint32_t* hints() const noexcept { return hints_; }
@@ -43,22 +47,22 @@ class TableView {
   SegmentView segment(std::uint64_t shard) const;
   /// Returns the key of a sample. It checks only the bounds of what it reads.
   /// REQUIRES: sample < header().num_samples. Errors: CorruptIndex.
-  std::string_view unchecked_key(std::uint64_t sample) const;
+  std::string_view unchecked_key(std::uint64_t sample) const { return key_in(bytes_, sample); }
 
   /// Calls `found` with the samples that have this key, ascending, until it returns false.
   /// Errors: CorruptIndex.
   template <class Found>
   void for_each_with_key(std::string_view key, const Found& found) const {
     const std::uint64_t hash = hash64(key);
-    const auto entries = keys_.find(hash);
+    const auto entries = lookup_keys_.find(hash);
     if (!entries) damaged("the key section is wrong");
     for (const std::uint64_t entry : *entries) {
       const std::uint64_t sample = entry & KeyIndex::kSampleMask;
       if (sample >= header_->num_samples) damaged("a key entry is wrong");
-      const std::string_view stored = unchecked_key(sample);
+      const std::string_view stored = key_in(lookup_bytes_, sample);
       if (stored == key) {
         if (!found(sample)) return;
-      } else if (!keys_.matches(hash, stored)) {
+      } else if (!lookup_keys_.matches(hash, stored)) {
         damaged("shard " + std::to_string(shard_of(sample)) + ": a key has changed");
       }
     }
@@ -68,12 +72,18 @@ class TableView {
   [[noreturn]] void damaged(std::string_view why) const;
 
  private:
+  KeyIndex keys_in(std::string_view bytes) const noexcept;
+  std::string_view segment_in(std::string_view bytes, std::uint64_t shard) const noexcept;
+  std::string_view key_in(std::string_view bytes, std::uint64_t sample) const;
+
   std::string_view bytes_;
+  std::string_view lookup_bytes_;
   Texts texts_;
   const TableHeader* header_ = nullptr;
   const ShardEntry* directory_ = nullptr;
   const std::uint32_t* hints_ = nullptr;
   KeyIndex keys_;
+  KeyIndex lookup_keys_;
 };
 
 }  // namespace shardwise

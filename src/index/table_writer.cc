@@ -34,6 +34,8 @@ namespace {
 /// Sorting steps between two checks of the cancel token. They take some ms.
 constexpr std::uint64_t kStepsBetweenLooks = 65'536;
 
+constexpr std::uint64_t kWriteBackBytes = std::uint64_t{32} << 20;
+
 template <class T>
 std::string_view bytes_of(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
@@ -41,8 +43,9 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-/// Finds repeated keys among (hash, sample) pairs in order of hash. If several keys have the same
-/// hash, it reads these keys from the segments and compares them.
+/// Finds repeated keys among pairs of a sample and its key's hash, in order of hash. The hash may be
+/// a prefix of the whole one. If several keys have the same hash, it reads these keys from the
+/// segments and compares them.
 class RepeatedKeys {
  public:
   RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory,
@@ -141,11 +144,49 @@ void TableWriter::write(std::string_view bytes) {
 }
 
 void TableWriter::append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes) {
+  for (std::size_t i = 0; i < key_hashes.size(); ++i)
+    keys_.add(key_hashes[i], header_.num_samples + i);
+  write_segment(segment);
+}
+
+void TableWriter::keep_keys(const TableView& old) {
+  old_ = &old;
+  kept_first_.assign(old.header().num_shards, KeptKeys::kGone);
+}
+
+void TableWriter::append_kept(std::uint64_t old_shard) {
+  SHARDWISE_ASSERT(kept_first_[old_shard] == KeptKeys::kGone);
+  kept_first_[old_shard] = header_.num_samples;
+  const std::uint64_t before = header_.num_samples;
+  write_segment(old_->segment_bytes(old_shard));
+  num_kept_ += header_.num_samples - before;
+}
+
+std::uint64_t TableWriter::new_number(std::uint64_t old_sample) const noexcept {
+  const std::uint64_t shard = old_->shard_of(old_sample);
+  const std::uint64_t first = kept_first_[shard];
+  return first == KeptKeys::kGone ? first
+                                  : first + (old_sample - old_->directory()[shard].first_sample);
+}
+
+/// Adds the keys of all kept segments to keys_. Needed if the number of buckets changed, because an
+/// entry then lacks bits of the key's hash.
+void TableWriter::hash_kept(const CancelToken& cancel) {
+  for (std::uint64_t shard = 0; shard < kept_first_.size(); ++shard) {
+    if (kept_first_[shard] == KeptKeys::kGone) continue;
+    cancel.throw_if_cancelled();
+    const SegmentView segment = old_->segment(shard);
+    for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
+      keys_.add(hash64(segment.key(i)), kept_first_[shard] + i);
+    }
+  }
+  num_kept_ = 0;
+}
+
+void TableWriter::write_segment(std::string_view segment) {
   SegmentHeader counts;
   std::memcpy(&counts, segment.data(), sizeof counts);
   directory_.push_back({offset_, header_.num_samples, header_.num_members});
-  for (std::size_t i = 0; i < key_hashes.size(); ++i)
-    keys_.add(key_hashes[i], header_.num_samples + i);
   header_.num_samples += counts.num_samples;
   header_.num_members += counts.num_members;
   segments_hash_.update_u64(counts.checksum);
@@ -171,14 +212,22 @@ void TableWriter::write_directory() {
 
 void TableWriter::finish(const UniqueKeys& unique, const CancelToken& cancel) {
   write_directory();
+  if (num_kept_ > 0 && old_->keys().bucket_bits() != KeyHash::bucket_bits(header_.num_samples)) {
+    hash_kept(cancel);
+  }
+  std::optional<KeptKeys> kept;
+  if (num_kept_ > 0) {
+    kept = {old_->keys(), num_kept_, [this](std::uint64_t sample) { return new_number(sample); }};
+  }
   RepeatedKeys repeated(file_.temporary_path(), directory_, unique, cancel);
   std::uint64_t num_seen = 0;
   header_.keys_offset = offset_;
-  const WrittenKeys written =
-      write_keys(file_.file(), offset_, keys_, [&](std::uint64_t hash, std::uint64_t sample) {
-        if (++num_seen % kStepsBetweenLooks == 0) cancel.throw_if_cancelled();
-        if (unique.refuse) repeated.see(hash, sample);
-      });
+  const WrittenKeys written = write_keys(file_.file(), offset_, keys_, kept ? &*kept : nullptr,
+                                         [&](std::uint64_t prefix, std::uint64_t sample) {
+                                           if (++num_seen % kStepsBetweenLooks == 0)
+                                             cancel.throw_if_cancelled();
+                                           if (unique.refuse) repeated.see(prefix, sample);
+                                         });
   if (unique.refuse) repeated.finish();
   header_.key_bucket_bits = written.bucket_bits;
   header_.keys_checksum = written.checksum;
@@ -190,6 +239,11 @@ void TableWriter::finish(const UniqueKeys& unique, const CancelToken& cancel) {
   header_.header_checksum = table_header_checksum(header_);
   write_header();
   path_ = table_of(index_path_, header_.header_checksum);
+  // In parts, because commit() cannot be cancelled.
+  for (std::uint64_t at = 0; at < offset_; at += kWriteBackBytes) {
+    cancel.throw_if_cancelled();
+    file_.file().write_back(at, kWriteBackBytes);
+  }
 }
 
 std::string table_of(std::string_view index_path, std::uint64_t checksum) {

@@ -10,6 +10,7 @@
 #include "base/hasher.h"
 #include "index/key_index.h"
 #include "index/offset_table.h"
+#include "index/table_view.h"
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/hash.h"
 
@@ -42,6 +43,13 @@ class TableWriter {
   /// Appends a segment that SegmentBuilder made, or that is copied from another table.
   void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
 
+  /// Appends a segment of another table, whose keys need not be hashed again. REQUIRES: keep_keys()
+  /// was called with that table; a segment is appended once.
+  void append_kept(std::uint64_t old_shard);
+  /// Names the table that append_kept() copies from. REQUIRES: its key section is intact, and it
+  /// outlives this object.
+  void keep_keys(const TableView& old);
+
   /// Writes the remaining sections and the header.
   void finish(const UniqueKeys& unique = {}, const CancelToken& cancel = {});
   /// Renames the file to its final name. It remains locked until it is closed, so that no other
@@ -56,12 +64,20 @@ class TableWriter {
  private:
   void write_header();
   void write(std::string_view bytes);
+  void write_segment(std::string_view segment);
   void write_directory();
+  /// Returns the new number of a sample of `old_`, or KeptKeys::kGone.
+  std::uint64_t new_number(std::uint64_t old_sample) const noexcept;
+  void hash_kept(const CancelToken& cancel);
 
   const std::string index_path_;
   std::string path_;
   AtomicFile file_;
   KeySorter keys_;
+  const TableView* old_ = nullptr;
+  std::vector<std::uint64_t>
+      kept_first_;              // for each shard of `old_`, its new first sample or kGone
+  std::uint64_t num_kept_ = 0;  // samples
   std::vector<ShardEntry> directory_;
   std::uint64_t offset_ = sizeof(TableHeader);
   Hasher128 segments_hash_;

@@ -25,6 +25,7 @@ enum class Lookup {
   kPlace,  ///< the column contains the row's place
   kShard,  ///< places are sample numbers, and the column contains the sample's shard
   kKey,    ///< places are sample numbers, and the column contains the sample's key
+  kGroup,  ///< the rows can be listed in the order of this column, see Row::num_groups()
 };
 
 template <class Row>
@@ -50,6 +51,12 @@ struct TableColumn {
 ///   static std::vector<std::string> more_columns(const Index& index);  // after columns(), in SQL
 ///   void give_more(std::size_t column, sqlite3_context* to) const;     // one of these, from 0
 ///   QueryTables& tables;
+///
+/// A Row with a column of Lookup::kGroup can list all rows with its first value, then all rows with
+/// its second, and so on. A GROUP BY of this column then needs no sorting:
+///
+///   static std::uint64_t num_groups(QueryTables& tables);  // 0 if it cannot list them
+///   void show_group(std::uint64_t group);                  // only rows of this group from now on
 template <class Row>
 class VirtualTable : public sqlite3_vtab {
  public:
@@ -68,20 +75,33 @@ class VirtualTable : public sqlite3_vtab {
     kUpTo = 4,  // <= or <
     kOfShard = 8,
     kOfKey = 16,
-    kOfKeys = 32,  // the key equals any key of a list
+    kOfKeys = 32,   // the key equals any key of a list
+    kByGroup = 64,  // an order, not a condition: group by group
   };
 
   struct Cursor : sqlite3_vtab_cursor {
     explicit Cursor(QueryTables& tables) : sqlite3_vtab_cursor{}, row(tables) {}
 
-    /// Moves to the first place from `next` on that has a row.
+    /// Moves to the first place from `next` on that has a row, if necessary of the next groups.
     void settle() {
-      for (; next < end; ++next) {
-        if (row.move_to(listed ? list[next] : next)) return;
+      for (;;) {
+        for (; next < end; ++next) {
+          if (row.move_to(listed ? list[next] : next)) return;
+        }
+        if (group + 1 >= num_groups) return;
+        show(group + 1);
       }
+    }
+    void show([[maybe_unused]] std::uint64_t now) {
+      if constexpr (requires { row.show_group(now); }) row.show_group(now);
+      group = now;
+      next = begin;
     }
 
     Row row;
+    std::uint64_t group = 0;
+    std::uint64_t num_groups = 0;  // 0 if rows are not listed by group
+    std::uint64_t begin = 0;
     std::uint64_t next = 0;  // current place: a number, or an index into `list`
     std::uint64_t end = 0;
     bool listed = false;
@@ -170,8 +190,14 @@ class VirtualTable : public sqlite3_vtab {
       case Lookup::kKey:
         return equals ? use_of_key(info, i) : 0;
       case Lookup::kNone:
+      case Lookup::kGroup:
         break;
     }
+    return 0;
+  }
+
+  static std::uint64_t num_groups([[maybe_unused]] QueryTables& tables) {
+    if constexpr (requires { Row::num_groups(tables); }) return Row::num_groups(tables);
     return 0;
   }
 
@@ -218,10 +244,11 @@ class VirtualTable : public sqlite3_vtab {
       const double rows = found * Row::rows_a_place(tables.index()) + 1;
       info->estimatedRows = static_cast<sqlite3_int64>(rows);
       info->estimatedCost = rows;
-      // Rows are ordered by place.
-      if (info->nOrderBy == 1 && info->aOrderBy[0].desc == 0 &&
-          lookup_of(info->aOrderBy[0].iColumn) == Lookup::kPlace) {
-        info->orderByConsumed = 1;
+      // Rows are ordered by place, or by group.
+      if (info->nOrderBy == 1 && info->aOrderBy[0].desc == 0) {
+        const Lookup order = lookup_of(info->aOrderBy[0].iColumn);
+        if (order == Lookup::kGroup && num_groups(tables) > 0) info->idxNum |= kByGroup;
+        if (order == Lookup::kPlace || (info->idxNum & kByGroup) != 0) info->orderByConsumed = 1;
       }
     });
   }
@@ -275,8 +302,11 @@ class VirtualTable : public sqlite3_vtab {
         begin = 0;
         end = cursor.list.size();
       }
+      cursor.begin = begin;
       cursor.next = begin;
       cursor.end = end;
+      cursor.num_groups = (plan & kByGroup) != 0 ? num_groups(cursor.row.tables) : 0;
+      if (cursor.num_groups > 0) cursor.show(0);
       cursor.settle();
     });
   }

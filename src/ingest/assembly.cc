@@ -23,22 +23,43 @@ Assembly::Assembly(const std::string& path, const Index::Content& content,
   summary_.url_base = url_base;
 }
 
+void Assembly::keep_from(const IndexFiles& old) {
+  table_.keep_keys(old.table());
+  for (const Index::Summary::Field& field : old.catalogue().fields()) count(field);
+}
+
+void Assembly::drop(const SegmentView& segment) {
+  for (Index::Summary::Field field : count_fields(segment)) {
+    // Sums of unsigned numbers, which wrap.
+    field.num_members = -field.num_members;
+    field.bytes = -field.bytes;
+    count(field);
+    if (fields_[field.name].num_members == 0) fields_.erase(field.name);
+  }
+}
+
+void Assembly::count(const Index::Summary::Field& field) {
+  Index::Summary::Field& total = fields_[field.name];
+  total.name = field.name;
+  total.num_members += field.num_members;
+  total.bytes += field.bytes;
+  summary_.content_bytes += field.bytes;
+}
+
 void Assembly::append(ShardPart& part) {
   Index::Shard& row = part.row;
   row.first_sample = summary_.num_samples;
-  table_.append(part.segment, part.key_hashes);
+  if (part.kept) {
+    table_.append_kept(*part.kept);
+  } else {
+    table_.append(part.segment, part.key_hashes);
+  }
   catalogue_.add_shard(row);
   for (Index::SkippedMember& member : part.skipped) {
     member.shard = urls_.size();
     catalogue_.add_skipped(member);
   }
-  for (const Index::Summary::Field& field : part.fields) {
-    Index::Summary::Field& total = fields_[field.name];
-    total.name = field.name;
-    total.num_members += field.num_members;
-    total.bytes += field.bytes;
-    summary_.content_bytes += field.bytes;
-  }
+  for (const Index::Summary::Field& field : part.fields) count(field);
   fingerprint_.update_u64(row.expanded_bytes);
   fingerprint_.update_u64(row.header_hash.high);
   fingerprint_.update_u64(row.header_hash.low);

@@ -8,6 +8,7 @@
 
 #include "base/hasher.h"
 #include "index/catalogue.h"
+#include "index/index_files.h"
 #include "index/table_writer.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/base/cancel.h"
@@ -26,6 +27,12 @@ class Assembly {
            const std::optional<Index::Part>& part, const std::string& url_base,
            std::vector<std::string> sources, bool is_secret);
 
+  /// Prepares for parts that are kept from `old`. REQUIRES: its key section is intact; append() has
+  /// not been called.
+  void keep_from(const IndexFiles& old);
+  /// Says that a shard of the index of keep_from() is not kept.
+  void drop(const SegmentView& segment);
+
   /// REQUIRES: part.row.url is set.
   void append(ShardPart& part);
 
@@ -41,6 +48,7 @@ class Assembly {
   const Index::Summary& summary() const noexcept { return summary_; }
 
  private:
+  void count(const Index::Summary::Field& field);
   /// Throws CorruptShard.
   void refuse_repeated(const RepeatedKey& repeated) const;
 

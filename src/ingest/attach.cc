@@ -158,7 +158,7 @@ SideTable::Match attach_csv(const std::string& index, const std::string& file,
     throw InvalidArgument("the table changed while it was read", in_quotes(file),
                           "attach it again");
   }
-  return writer.finish();
+  return writer.finish(options.cancel);
 }
 
 /// Returns a name in quotes for SQL.
@@ -234,7 +234,7 @@ SideTable::Match attach_sqlite(const std::string& index, const std::string& file
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = rows.value(static_cast<int>(i) + 1);
     writer.add(rows.value(0), values);
   }
-  return writer.finish();
+  return writer.finish(options.cancel);
 }
 
 bool is_sqlite(std::string_view start) {

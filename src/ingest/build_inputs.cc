@@ -123,10 +123,22 @@ std::vector<std::string> sources_of_paths(const std::string& index_path,
   return has_pattern ? std::vector<std::string>() : stored_sources_of(index_path, shards);
 }
 
+/// True if the sources only name the shards, one by one, as a list in a file does. The index then
+/// need not store them, because an update uses its shards.
+bool are_sources_the_shards(const BuildInputs& inputs) {
+  return !inputs.part && inputs.missing.empty() &&
+         std::ranges::equal(
+             inputs.stored_sources, inputs.sources, {}, {},
+             [](const Source& source) -> const std::string& { return url_of(source); });
+}
+
 /// Returns the rows of an index, by URL.
-std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor) {
+std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor,
+                                                      const CancelToken& cancel) {
   std::unordered_map<std::string, Index::Shard> rows;
+  rows.reserve(donor.summary().num_shards);
   for (std::uint64_t i = 0; i < donor.summary().num_shards; ++i) {
+    cancel.throw_if_cancelled();
     Index::Shard row = donor.files.catalogue().shard(i);
     std::string url = row.url;
     rows.emplace(std::move(url), std::move(row));
@@ -220,7 +232,7 @@ std::uint64_t scan_options_hash(const Index::Content& content) {
 }
 
 BuildInputs look_at_all(const std::string& path, const std::vector<std::string>& shards,
-                        const BuildOptions& options) {
+                        const BuildOptions& options, bool use_old) {
   require_valid(path, shards, options);
   BuildInputs inputs;
   const auto range = options.part ? range_of(*options.part, shards.size())
@@ -230,11 +242,15 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
                    hash_of_list(path, shards)};
   }
   inputs.stored_sources = stored_sources_of(path, options.sources);
-  inputs.old = open_old_index(path);
+  if (use_old) inputs.old = open_old_index(path);
   const ReusableIndex* const old = inputs.old.get();
   const bool can_reuse = old != nullptr && scans_alike(old->summary().content, options.content);
   std::unordered_map<std::string, Index::Shard> old_rows;
-  if (old != nullptr) old_rows = rows_of(*old);
+  if (old != nullptr && options.check_index) {
+    old->files.check_sections(
+        [&](std::uint64_t, const SegmentView&) { options.cancel.throw_if_cancelled(); });
+  }
+  if (old != nullptr) old_rows = rows_of(*old, options.cancel);
   DistinctShards named;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     if (range.first <= i && i < range.second) continue;
@@ -278,6 +294,7 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   if (!inputs.part) require_any(inputs.sources, inputs.missing);
   if (!inputs.missing.empty() && inputs.stored_sources.empty())
     inputs.stored_sources = sources_of_paths(path, shards);
+  if (are_sources_the_shards(inputs)) inputs.stored_sources.clear();
   if (old != nullptr) inputs.gone = paths_of(old_rows, old->home);
   return inputs;
 }

@@ -31,6 +31,7 @@ struct Reuse {
   /// The donor's row, with its `url` replaced by the one that the new index stores, and its `path`
   /// by the one that the sources name. If the shard is a copy, time and validator are the copy's.
   Index::Shard row;
+  bool is_moved = false;  ///< the row differs from the donor's in URL, time or validator
 };
 
 /// A shard of the new index.
@@ -71,8 +72,9 @@ void require_none_missing(const std::vector<std::string>& missing, std::size_t n
                           std::string_view remedy);
 
 /// Looks up all shards, and determines which of them have not changed.
-/// Errors: as build_index.
+/// @param use_old  false to treat all shards as changed.
+/// Errors: as build_index; CorruptIndex if the old index is damaged, so that it cannot be used.
 BuildInputs look_at_all(const std::string& path, const std::vector<std::string>& shards,
-                        const BuildOptions& options);
+                        const BuildOptions& options, bool use_old = true);
 
 }  // namespace shardwise

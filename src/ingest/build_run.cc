@@ -14,6 +14,7 @@
 #include "base/url.h"
 #include "index/index_files.h"
 #include "index/offset_table.h"
+#include "index/side_tables.h"
 #include "ingest/assembly.h"
 #include "ingest/build_journal.h"
 #include "ingest/remote_shards.h"
@@ -110,16 +111,42 @@ class BuildRun {
 
   /// Counts the shards whose name, time or validator differs from the old index's.
   std::uint64_t count_moved() const {
-    const ReusableIndex* const old = inputs_.old.get();
     const auto num =
-        std::count_if(inputs_.sources.begin(), inputs_.sources.end(), [&](const Source& source) {
+        std::count_if(inputs_.sources.begin(), inputs_.sources.end(), [](const Source& source) {
           const auto* const reuse = std::get_if<Reuse>(&source);
-          if (reuse == nullptr || reuse->donor != old) return false;
-          const Index::Shard row = old->files.catalogue().shard(reuse->row.number);
-          return row.url != reuse->row.url || row.mtime_ns != reuse->row.mtime_ns ||
-                 row.validator != reuse->row.validator;
+          return reuse != nullptr && reuse->is_moved;
         });
     return static_cast<std::uint64_t>(num);
+  }
+
+  /// For each shard of the old index, whether the new index has it. Empty if the new index cannot
+  /// keep the old one's records without reading them, because it has a shard of another index, or
+  /// an old shard twice.
+  std::vector<bool> find_kept() const {
+    const ReusableIndex* const old = inputs_.old.get();
+    if (old == nullptr) return {};
+    std::vector<bool> kept(old->summary().num_shards);
+    bool has_any = false;
+    for (const Source& source : inputs_.sources) {
+      const auto* const reuse = std::get_if<Reuse>(&source);
+      if (reuse == nullptr) continue;
+      if (reuse->donor != old || kept[reuse->row.number]) return {};
+      has_any = kept[reuse->row.number] = true;
+    }
+    return has_any ? kept : std::vector<bool>();
+  }
+
+  /// Prepares `assembly` to copy records of the old index.
+  /// Errors: CorruptIndex.
+  void keep_old(const std::vector<bool>& kept, Assembly& assembly) const {
+    const IndexFiles& old = inputs_.old->files;
+    old.require_intact_keys();
+    assembly.keep_from(old);
+    for (std::uint64_t shard = 0; shard < kept.size(); ++shard) {
+      options_.cancel.throw_if_cancelled();
+      if (kept[shard]) continue;
+      assembly.drop(old.segment(shard, old.catalogue().shard(shard).segment_checksum));
+    }
   }
 
   void report_unchanged() {
@@ -155,6 +182,9 @@ class BuildRun {
     const std::vector<Source>& sources = inputs_.sources;
     Assembly assembly(path_, content_, inputs_.part, url_base_of(sources), inputs_.stored_sources,
                       holds_secrets());
+    const std::vector<bool> kept = find_kept();
+    keeps_old_ = !kept.empty();
+    if (keeps_old_) keep_old(kept, assembly);
     const unsigned wanted = options_.threads.value_or(num_threads());
     const auto threads = static_cast<unsigned>(std::min<std::size_t>(sources.size(), wanted));
     std::size_t next = 0;
@@ -171,6 +201,8 @@ class BuildRun {
     }
     options_.cancel.throw_if_cancelled();
     assembly.finish(options_.cancel);
+    // Throws if a table with a column of the same name was attached meanwhile.
+    static_cast<void>(detail::SideTables(path_, content_.columns));
     assembly.commit();
     report_.summary = assembly.summary();
   }
@@ -184,7 +216,7 @@ class BuildRun {
     std::optional<ShardPart> part;
     if (rescan == nullptr) {
       const auto& reuse = std::get<Reuse>(source);
-      part = reuse.donor->take_over(reuse.row);
+      part = keeps_old_ ? reuse.donor->keep(reuse.row) : reuse.donor->take_over(reuse.row);
     } else {
       part = journal.find(*rescan);
       if (!part) return scan(*rescan);
@@ -222,7 +254,10 @@ class BuildRun {
     assembly.append(part);
     if (!part.reused) journal.add(part);
     std::string ignored;
-    if (!content_.columns.empty()) count_nulls(*SegmentView::check(part.segment, &ignored));
+    if (!content_.columns.empty()) {
+      count_nulls(part.kept ? inputs_.old->files.table().segment(*part.kept)
+                            : *SegmentView::check(part.segment, &ignored));
+    }
     const Lock lock(progress_mutex_);
     note(part.row);
     ++(part.reused ? report_.shards_reused : report_.shards_scanned);
@@ -256,6 +291,7 @@ class BuildRun {
   const BuildInputs& inputs_;
   const Index::Content& content_;
   const BuildOptions& options_;
+  bool keeps_old_ = false;    // reused shards are all of the old index, and each is used once
   LongMutex progress_mutex_;  // held while the user's progress function runs
   Progress progress_ SHARDWISE_GUARDED_BY(progress_mutex_);
   BuildReport report_;

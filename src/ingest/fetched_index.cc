@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/ascii.h"
 #include "base/error_types.h"
@@ -60,6 +63,30 @@ class NotAPair : public CorruptIndex {
   using CorruptIndex::CorruptIndex;
 };
 
+/// Returns the name of a catalogue, which is a hash of its bytes.
+std::string catalogue_name(const Hash128& hash) {
+  return to_string(hash) + std::string(kCatalogueSuffix);
+}
+
+/// Returns the fingerprint of a version. Returns nullopt unless the catalogue's bytes are those that
+/// were fetched, and its table can be opened. Segments of the table are checked when they are used.
+/// Cost: reads the catalogue.
+std::optional<Hash128> intact_fingerprint(const std::string& path) try {
+  const IndexFiles files(path);
+  const File file = File::open_read(path);
+  Hasher128 hasher;
+  std::string bytes(std::size_t{1} << 18, '\0');
+  std::uint64_t offset = 0;
+  while (const std::size_t size = file.read_at(offset, bytes.data(), bytes.size())) {
+    hasher.update({bytes.data(), size});
+    offset += size;
+  }
+  if (!path.ends_with("/" + catalogue_name(hasher.digest()))) return std::nullopt;
+  return files.catalogue().meta().summary.fingerprint;
+} catch (const Error&) {
+  return std::nullopt;  // e.g. a file that a killed process left
+}
+
 /// The copy of one index at a URL.
 class Copy {
  public:
@@ -94,9 +121,9 @@ class Copy {
   /// Returns the origin of the current version. Returns nullopt if the folder has no version, or
   /// the version is damaged.
   std::optional<Origin> current() const;
-  /// Returns the path of a version with this fingerprint. Returns nullopt if the folder has no such
-  /// version.
-  std::optional<std::string> find(const Hash128& fingerprint) const;
+  /// Returns the path of a version with the fingerprint of the options. If both versions have it,
+  /// returns the current one. Returns nullopt if the folder has no such version, or none is wanted.
+  std::optional<std::string> find_wanted(const std::optional<Origin>& kept) const;
   std::string unreached(const std::optional<Origin>& kept, const std::string& why) const;
   State state() const;
   std::optional<State> state_if_reached(std::string& why) const;
@@ -123,28 +150,25 @@ class Copy {
 
 std::optional<Origin> Copy::current() const {
   auto origin = read_origin(folder_);
-  if (!origin || !origin->index.ends_with(kCatalogueSuffix) ||
-      origin->index.find('/') != std::string::npos) {
-    return std::nullopt;
-  }
-  try {
-    const IndexFiles files(in_folder(origin->index));
-  } catch (const Error&) {
-    return std::nullopt;
+  if (origin && (origin->index.find('/') != std::string::npos ||
+                 !intact_fingerprint(in_folder(origin->index)))) {
+    origin.reset();
   }
   return origin;
 }
 
-std::optional<std::string> Copy::find(const Hash128& fingerprint) const {
+std::optional<std::string> Copy::find_wanted(const std::optional<Origin>& kept) const {
+  // Without an origin, no version can be opened.
+  if (!options_.fingerprint || !read_origin(folder_)) return std::nullopt;
+  std::vector<std::string> paths;
+  if (kept) paths.push_back(in_folder(kept->index));
   std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(folder_, failed)) {
-    const std::string path = entry.path().string();
-    if (!path.ends_with(kCatalogueSuffix) || !entry.is_regular_file(failed)) continue;
-    try {
-      if (IndexFiles(path).catalogue().meta().summary.fingerprint == fingerprint) return path;
-    } catch (const Error&) {
-      // A file that a killed process left, or of another version.
-    }
+  for (fs::directory_iterator entry(folder_, failed), end; !failed && entry != end;
+       entry.increment(failed)) {
+    if (entry->path().native().ends_with(kCatalogueSuffix)) paths.push_back(entry->path());
+  }
+  for (const std::string& path : paths) {
+    if (intact_fingerprint(path) == options_.fingerprint) return path;
   }
   return std::nullopt;
 }
@@ -152,8 +176,10 @@ std::optional<std::string> Copy::find(const Hash128& fingerprint) const {
 /// Returns the path of the copy, although its server was not asked.
 std::string Copy::unreached(const std::optional<Origin>& kept, const std::string& why) const {
   if (!kept) {
-    throw NotFound("this machine has no copy of the index", shown_,
-                   "open it once without " + spelled("IndexCacheOptions::offline"));
+    throw NotFound(::access(folder_.c_str(), F_OK) == 0
+                       ? "this machine's copy of the index is damaged or incomplete"
+                       : "this machine has no copy of the index",
+                   shown_, "open it once without " + spelled("IndexCacheOptions::offline"));
   }
   slot_.note_use();
   if (!why.empty() && options_.on_unreached) options_.on_unreached(redacted_url(url_), why);
@@ -177,13 +203,11 @@ std::optional<Copy::State> Copy::state_if_reached(std::string& why) const try {
 
 std::string Copy::path() {
   require_own_index_folder(root_);
-  if (options_.fingerprint) {
-    if (const auto path = find(*options_.fingerprint)) {
-      slot_.note_use();
-      return *path;
-    }
-  }
   const std::optional<Origin> kept = current();
+  if (const auto path = find_wanted(kept)) {
+    slot_.note_use();
+    return *path;
+  }
   if (options_.offline) return unreached(kept, "");
   State now;
   if (kept) {
@@ -215,6 +239,7 @@ std::string Copy::path() {
 std::string Copy::refresh(const State& seen) const {
   const std::optional<Origin> before = current();
   if (before && is_same(*before, seen)) return in_folder(before->index);
+  const std::optional<Origin> last = read_origin(folder_);  // perhaps it is damaged
   in_index_folder([&] { make_directory(folder_); });
   State now = seen;
   for (bool is_last = false;; is_last = true) {
@@ -222,7 +247,7 @@ std::string Copy::refresh(const State& seen) const {
       const Origin fetched = fetch(now);
       in_index_folder([&] { write_origin(folder_, fetched); });
       SHARDWISE_FAULT_POINT("fetched_index.current");
-      remove_old(fetched, before);
+      if (!last || last->index != fetched.index) remove_old(fetched, last);
       return in_folder(fetched.index);
     } catch (const NotAPair&) {
       if (is_last) throw;
@@ -280,8 +305,7 @@ Origin Copy::fetch_catalogue(const State& now) const {
       hasher.update(bytes);
       origin.size += bytes.size();
     });
-    const Hash128 hash = hasher.digest();
-    origin.index = to_string(hash) + std::string(kCatalogueSuffix);
+    origin.index = catalogue_name(hasher.digest());
     file.set_path(in_folder(origin.index));
     file.commit();
     return origin;

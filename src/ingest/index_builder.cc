@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
 #include "base/spelling.h"
@@ -33,6 +34,16 @@ void require_whole(const std::string& path, const CatalogueMeta& meta) {
   throw InvalidArgument("the index is only part " + to_string(*meta.summary.part) +
                             ", which cannot be updated without sources",
                         in_quotes(path), "name the shards and the part again");
+}
+
+/// Returns `build(true)`, which uses the old index; or `build(false)` if that index is damaged.
+template <class Build>
+auto unless_damaged(const Build& build) {
+  try {
+    return build(/*use_old=*/true);
+  } catch (const CorruptIndex&) {
+    return build(/*use_old=*/false);
+  }
 }
 
 Rebuild as_built(const std::string& path, const BuildOptions& options) {
@@ -74,13 +85,17 @@ SourceList read_index_sources(const std::string& path, const RemoteAccess& remot
 BuildReport build_index(const std::string& index_path, const std::vector<std::string>& shards,
                         const BuildOptions& options) {
   const std::string path = path_to_write(index_path);
-  return run_build(path, look_at_all(path, at_home(shards), options), options.content, options);
+  return unless_damaged([&](bool use_old) {
+    return run_build(path, look_at_all(path, at_home(shards), options, use_old), options.content,
+                     options);
+  });
 }
 
 BuildPlan plan_index(const std::string& index_path, const std::vector<std::string>& shards,
                      const BuildOptions& options) {
   const std::string path = path_to_write(index_path);
-  BuildInputs inputs = look_at_all(path, at_home(shards), options);
+  BuildInputs inputs = unless_damaged(
+      [&](bool use_old) { return look_at_all(path, at_home(shards), options, use_old); });
   const BuildJournal journal(path, scan_options_hash(options.content), {.is_read_only = true});
   BuildPlan plan;
   plan.missing = std::move(inputs.missing);

@@ -98,6 +98,8 @@ Reuse reuse_of(const ReusableIndex& donor, const Index::Shard& row, const Rescan
   reuse.row.url = now.url;
   reuse.row.mtime_ns = now.mtime_ns;
   reuse.row.validator = now.place.state.validator;
+  reuse.is_moved = row.url != reuse.row.url || row.mtime_ns != reuse.row.mtime_ns ||
+                   row.validator != reuse.row.validator;
   return reuse;
 }
 

@@ -14,7 +14,6 @@ namespace shardwise {
 
 ReusableIndex::ReusableIndex(const std::string& path)
     : files(path), home(directory_of(files.path())) {
-  files.check_sections();
   for (Index::SkippedMember& member : files.catalogue().skipped(UINT64_MAX)) {
     skipped[member.shard].push_back(std::move(member));
   }
@@ -27,6 +26,16 @@ ShardPart ReusableIndex::take_over(const Index::Shard& row) const {
   part.segment = files.segment_bytes(row.number);
   part.key_hashes = hash_keys(view);
   part.fields = count_fields(view);
+  if (const auto it = skipped.find(row.number); it != skipped.end()) part.skipped = it->second;
+  part.reused = true;
+  return part;
+}
+
+ShardPart ReusableIndex::keep(const Index::Shard& row) const {
+  ShardPart part;
+  part.row = row;
+  part.kept = row.number;
+  files.require_intact(row.number, row.segment_checksum);
   if (const auto it = skipped.find(row.number); it != skipped.end()) part.skipped = it->second;
   part.reused = true;
   return part;

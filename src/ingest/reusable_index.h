@@ -16,7 +16,6 @@ namespace shardwise {
 /// Threads: any.
 struct ReusableIndex {
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
-  /// Cost: reads both files completely.
   explicit ReusableIndex(const std::string& path);
 
   const Index::Summary& summary() const noexcept { return files.catalogue().meta().summary; }
@@ -25,7 +24,12 @@ struct ReusableIndex {
   }
   /// Reads the records of a shard.
   /// @param row  the shard's row in this index; only its URL may differ.
+  /// Errors: CorruptIndex.
   ShardPart take_over(const Index::Shard& row) const;
+  /// Returns a part without the shard's records, which Assembly copies from this index. Checks the
+  /// checksum of the records.
+  /// Errors: CorruptIndex.
+  ShardPart keep(const Index::Shard& row) const;
 
   IndexFiles files;
   std::string home;  ///< directory of relative URLs
@@ -34,7 +38,8 @@ struct ReusableIndex {
 };
 
 /// Opens the index at `path`, so that the records of unchanged shards can be reused. Returns null
-/// if the index does not exist, is damaged or has another version; all shards are then scanned.
+/// if the index does not exist, cannot be opened or has another version; all shards are then
+/// scanned.
 /// Errors: InvalidArgument if the file is not an index.
 std::unique_ptr<ReusableIndex> open_old_index(const std::string& path);
 

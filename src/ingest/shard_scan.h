@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct ShardPart {
   std::vector<Index::SkippedMember> skipped;  ///< the builder sets `shard` in each
   bool reused = false;                        ///< copied from an earlier index
   bool resumed = false;                       ///< copied from an unfinished build
+  /// The shard's number in the index that is being updated, if its records are copied from there
+  /// without being read: `segment`, `key_hashes` and `fields` are then empty.
+  std::optional<std::uint64_t> kept = {};
 };
 
 struct ShardScanOptions {

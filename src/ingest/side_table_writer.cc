@@ -155,7 +155,6 @@ SideTableWriter::SideTableWriter(const std::string& index_path,
     : path_(behind_links(index_path)),
       index_(Index::open(path_)),
       replace_(options.replace),
-      cancel_(options.cancel),
       writer_(side_path(path_)),
       counter_(*index_) {
   table_.name = options.name;
@@ -169,7 +168,7 @@ SideTableWriter::SideTableWriter(const std::string& index_path,
                           in_quotes(path_), "give it a name of printable characters");
   }
   choose(available, options);
-  require_names(index_->side_tables());
+  require_names(*index_);
   begin_segment();
 }
 
@@ -221,11 +220,11 @@ void SideTableWriter::choose(const std::vector<std::string>& available,
   }
 }
 
-void SideTableWriter::require_names(const std::vector<SideTable>& others) const {
+void SideTableWriter::require_names(const Index& index) const {
   const std::string where = in_quotes(table_.name) + " of " + in_quotes(path_);
   std::vector<std::string> taken;
-  for (const Index::Column& column : index_->content().columns) taken.push_back(column.name);
-  for (const SideTable& other : others) {
+  for (const Index::Column& column : index.content().columns) taken.push_back(column.name);
+  for (const SideTable& other : index.side_tables()) {
     if (other.name != table_.name) {
       taken.insert(taken.end(), other.columns.begin(), other.columns.end());
     } else if (!replace_) {
@@ -263,7 +262,6 @@ void SideTableWriter::begin_segment() {
 void SideTableWriter::flush() {
   writer_.append(segment_->finish(), key_hashes_);
   begin_segment();
-  cancel_.throw_if_cancelled();
 }
 
 void SideTableWriter::add(const MetadataValue& key, std::span<const MetadataValue> values) {
@@ -299,7 +297,7 @@ void SideTableWriter::add(const MetadataValue& key, std::span<const MetadataValu
   if (segment_->num_samples() == kRowsPerSegment || segment_bytes_ >= kSegmentBytes) flush();
 }
 
-SideTable::Match SideTableWriter::finish() {
+SideTable::Match SideTableWriter::finish(const CancelToken& cancel) {
   if (segment_->num_samples() > 0 || table_.num_rows == 0) flush();
   writer_.finish(
       {.refuse =
@@ -315,7 +313,7 @@ SideTable::Match SideTableWriter::finish() {
                                    "keep one row for each key");
            },
        .in_segment = true},
-      cancel_);
+      cancel);
   SideTable::Match match = counter_.finish();
   match.name = table_.name;
   if (match.num_rows == match.num_rows_without_sample && match.num_samples > 0 &&
@@ -327,20 +325,18 @@ SideTable::Match SideTableWriter::finish() {
   }
   table_.checksum = writer_.header().header_checksum;
   table_.attached_at = utc_text(std::time(nullptr));
-  const File catalogue = lock_catalogue(path_, cancel_);
+  const File catalogue = lock_catalogue(path_, cancel);
   sweep_temporaries(side_path(path_));
-  const SideTables present(path_, {});
-  std::vector<Stored> tables = stored_tables(present);
-  std::vector<SideTable> infos;
-  infos.reserve(tables.size());
-  for (const Stored& stored : tables) infos.push_back(stored.table);
-  require_names(infos);
+  const std::shared_ptr<const Index> now = Index::open(path_);  // it may have changed meanwhile
+  require_names(*now);
+  std::vector<Stored> tables = stored_tables(side_tables_of(*now));
   const Stored added{table_, {}, &writer_.file(), writer_.header().file_bytes};
-  const auto old = std::ranges::find(infos, table_.name, &SideTable::name);
-  if (old == infos.end()) {
+  const auto old = std::ranges::find_if(
+      tables, [&](const Stored& stored) { return stored.table.name == table_.name; });
+  if (old == tables.end()) {
     tables.push_back(added);
   } else {
-    tables[static_cast<std::size_t>(old - infos.begin())] = added;
+    *old = added;
   }
   write_side_file(path_, catalogue, tables);
   return match;
@@ -350,10 +346,10 @@ SideTable::Match SideTableWriter::finish() {
 
 namespace shardwise {
 
-void detach_table(const std::string& index, const std::string& name) {
+void detach_table(const std::string& index, const std::string& name, const CancelToken& cancel) {
   using namespace detail;
   const std::string path = behind_links(index);
-  const File catalogue = lock_catalogue(path, {});
+  const File catalogue = lock_catalogue(path, cancel);
   sweep_temporaries(side_path(path));
   const SideTables present(path, {});
   std::vector<Stored> tables = stored_tables(present);

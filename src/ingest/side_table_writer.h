@@ -50,13 +50,14 @@ class SHARDWISE_EXPORT SideTableWriter {
   /// contains a NUL, becomes a blob.
   /// @param values  of places(), in order.
   void add(const MetadataValue& key, std::span<const MetadataValue> values);
-  [[nodiscard]] SideTable::Match finish();
+  [[nodiscard]] SideTable::Match finish(const CancelToken& cancel = {});
   /// The side table. It is complete after finish().
   [[nodiscard]] const SideTable& table() const noexcept { return table_; }
 
  private:
   void choose(const std::vector<std::string>& available, const SideTable::Options& options);
-  void require_names(const std::vector<SideTable>& others) const;
+  /// Throws InvalidArgument if the index has a column or side table of the same name.
+  void require_names(const Index& index) const;
   [[noreturn]] void refuse_row(const std::string& what, const std::string& remedy) const;
   void begin_segment();
   void flush();
@@ -64,7 +65,6 @@ class SHARDWISE_EXPORT SideTableWriter {
   const std::string path_;  // of the index
   const std::shared_ptr<const Index> index_;
   const bool replace_;
-  const CancelToken cancel_;
   SideTable table_;
   std::size_t key_place_ = 0;
   std::vector<std::size_t> places_;

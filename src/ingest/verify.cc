@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/cores.h"
@@ -119,6 +120,13 @@ Inspection original(const Index& index, const Index::Shard& info, const VerifyOp
   return {{.path = info.path, .remote = options.remote.get(), .state = state}};
 }
 
+/// Returns the beginning of the paths of temporary files, even if TMPDIR names no folder.
+std::string temporary_beginning() {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  return (error ? std::filesystem::path("/tmp") : folder) / "shardwise-verify";
+}
+
 std::optional<std::string> difference(const Index& index, const Index::Shard& info,
                                       const Inspection& inspection, const VerifyOptions& options) {
   const auto went_through = [&](std::uint64_t stored_bytes) {
@@ -127,9 +135,8 @@ std::optional<std::string> difference(const Index& index, const Index::Shard& in
                       .num_bytes = info.size_bytes,
                       .num_shards = 1});
   };
-  const std::string temporary = std::filesystem::temp_directory_path() / "shardwise-verify";
   ShardBytes shard(inspection.place,
-                   {.temporary = temporary,
+                   {.temporary = temporary_beginning(),
                     .keep = [&](std::string_view, std::uint64_t) { return options.full; },
                     .hash = options.full && inspection.is_stored_form,
                     .tick =
@@ -232,11 +239,12 @@ unsigned num_threads(const Index& index, const VerifyOptions& options) {
     ++num_remote;
     largest = std::max(largest, info.expanded_bytes);
   }
-  std::uint64_t max_open = std::min<std::uint64_t>(detail::kAskedAtOnce, num_remote);
-  if (num_remote == 0) return usable_cores();
-  if (options.full)
-    max_open = std::min(max_open, std::max(kMaxTemporaryBytes / largest, std::uint64_t{1}));
-  return static_cast<unsigned>(max_open);
+  std::uint64_t threads = num_remote == index.num_shards() ? 0 : usable_cores();
+  threads = std::max(threads, std::min<std::uint64_t>(detail::kAskedAtOnce, num_remote));
+  if (options.full && num_remote > 0) {
+    threads = std::min(threads, std::max(kMaxTemporaryBytes / largest, std::uint64_t{1}));
+  }
+  return static_cast<unsigned>(threads);
 }
 
 }  // namespace
@@ -277,6 +285,7 @@ void verify_shards(const Index& index, const VerifyOptions& options,
     const Lock lock(mutex);
     whole.shards_done = number + 1;
     report(number, *problem);
+    if (options.progress) options.progress(whole);
   }
 }
 

@@ -137,6 +137,7 @@ void BatchBuilder::join(Rows& rows, const std::vector<bool>& good, Batch::Array&
     }
     array.rank_ = row.shape().size();
   }
+  if (!has_rank) array.rank_ = 1;  // all rows are empty
   rows.memory = take(array.name_, total);
   rows.offsets.assign(1, 0);
   std::size_t at = 0;

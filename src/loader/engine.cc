@@ -8,6 +8,7 @@
 
 #include "base/cancel_scope.h"
 #include "base/error_types.h"
+#include "data/dataset_access.h"
 #include "loader/row_reader.h"
 #include "storage/opening_time.h"
 
@@ -16,7 +17,8 @@
 //   plan_one()    one thread at a time takes a plan, allocates the memory whose size is known, and
 //                 appends the Work; works_ is thus in the order of the plans
 //   next_claim()  threads take rows of the first Work that has unclaimed rows; all threads work on
-//                 one batch, so that the first batch is ready soon
+//                 one batch, so that the first batch is ready soon. If samples are fetched by
+//                 ranges, a thread takes all rows, so that few requests fetch them
 //   finish()      the thread that made the last row completes the batch, and marks it as ready
 //   next()        the consumer takes the front Work once it is ready
 //
@@ -88,6 +90,7 @@ Engine::Engine(MixedDataset data, std::vector<std::vector<Column>> columns,
       frontier_(options_.note_read) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
     sizes_.emplace_back(data_.part(part));
+    claims_batches_ = claims_batches_ || DatasetAccess::reads_ranges(data_.part(part));
   }
   try {
     for (unsigned i = 0; i < options_.threads; ++i) {
@@ -265,7 +268,8 @@ Engine::Claim Engine::next_claim() {
       continue;
     }
     const std::size_t first = work.next_row;
-    work.next_row += std::min(left, claim_rows_.load(std::memory_order_relaxed));
+    work.next_row +=
+        claims_batches_ ? left : std::min(left, claim_rows_.load(std::memory_order_relaxed));
     Claim claim{.work = &work, .first = first, .last = work.next_row};
     if (options_.note_read) {
       claim.reading = frontier_.begin(work.first_row + first, work.first_row + work.next_row);

@@ -170,8 +170,8 @@ class Engine {
   const bool times_rows_;          // whether each row is timed
   const bool makes_runs_;          // whether all columns make several rows at a time
   std::vector<FieldSizes> sizes_;  // field sizes of each part of data_
-
-  ReadFrontier frontier_;  // counts the rows that were read, over all plans
+  bool claims_batches_ = false;    // whether a thread claims all rows of a batch
+  ReadFrontier frontier_;          // counts the rows that were read, over all plans
 
   Mutex mutex_;
   Condition work_there_;  // signals threads: rows to claim, a plan to make, or the end

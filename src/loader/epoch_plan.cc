@@ -18,6 +18,7 @@
 #include "loader/packing.h"
 #include "loader/sample_groups.h"
 #include "order/arithmetic.h"
+#include "order/sampler_access.h"
 
 namespace shardwise::detail {
 namespace {
@@ -297,7 +298,10 @@ class Grouped final : public EpochPlan {
   }
 
   GroupBatches rest() const {
-    std::shared_ptr<Sampler> whole = rule_->order->clone();
+    // After restore(), a mixture may have earlier weights that the options do not have.
+    std::shared_ptr<Sampler> whole = rule_->order->spec() == sampler().spec()
+                                         ? rule_->order->clone()
+                                         : make_sampler(data_, sampler().order(), {});
     whole->set_epoch(sampler().epoch());
     return {std::shared_ptr<const BatchRule>(rule_, &rule_->batches), sampler(), std::move(whole),
             begin_};
@@ -371,7 +375,9 @@ std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
   }
   auto sampler =
       make_sampler(data_, order, rank_options(options_, sampler_->rank(), sampler_->world_size()));
-  sampler->resume(plain, changes);
+  // Batches of this window were delivered from the token's order, so other weights of a mixture
+  // apply only after it.
+  SamplerAccess::resume_at(*sampler, plain, changes, token.batches ? window() : 0);
   return from(std::move(sampler), {token.position, token.batches ? token.batches->delivered : 0});
 }
 
@@ -384,7 +390,7 @@ std::unique_ptr<EpochPlan> EpochPlan::whole(std::uint64_t epoch, const SkipList&
   // window. Add the list for the whole epoch.
   token.skip.merge_from(options_.order.skip, {epoch, 0});
   auto sampler = sampler_->clone();
-  sampler->resume(token);
+  SamplerAccess::resume_at(*sampler, token, Sampler::Changes::kRefuse, kMaxSamples);
   return from(std::move(sampler), {});
 }
 

@@ -551,6 +551,15 @@ std::optional<std::string> Loader::cache_warning() const {
   return small_cache_warning(impl.data.part(0), impl.sampler(), impl.node(), impl.plan->window());
 }
 
+std::optional<std::string> Loader::stream_warning() const {
+  const Impl& impl = *impl_;
+  std::uint64_t num_shards = 0;
+  for (std::size_t i = 0; i < impl.data.num_parts(); ++i) {
+    num_shards += impl.data.part(i).index().num_shards();
+  }
+  return shared_stream_warning(impl.sampler(), num_shards);
+}
+
 namespace detail {
 
 bool LoaderAccess::wait(Loader& loader, std::chrono::nanoseconds time) {

@@ -82,8 +82,18 @@ constexpr auto fields(std::type_identity<Mixture::Part> /*of*/) {
                     field("weight", &Mixture::Part::weight),
                     field("kind", &Mixture::Part::kind, {.key = "sampler"})};
 }
+constexpr auto fields(std::type_identity<Mixture::Change> /*of*/) {
+  using detail::field;
+  return std::tuple{field("from", &Mixture::Change::from,
+                          {.words = "position of the run from which the weights apply"}),
+                    field("weights", &Mixture::Change::weights,
+                          {.words = "weights of the data sets", .key = "part_weights"})};
+}
 constexpr auto fields(std::type_identity<Mixture> /*of*/) {
-  return std::tuple{detail::field("parts", &Mixture::parts)};
+  using detail::field;
+  return std::tuple{field("parts", &Mixture::parts),
+                    field("schedule", &Mixture::schedule,
+                          {.words = "weights from later positions of the run on"})};
 }
 constexpr auto fields(std::type_identity<Order> /*of*/) {
   using detail::field;

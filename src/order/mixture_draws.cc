@@ -26,11 +26,12 @@ inline std::uint64_t MixtureDraws::Node::left(std::uint64_t x) const noexcept {
   return static_cast<std::uint64_t>((static_cast<uint128>(x) * ratio + phase) >> 64);
 }
 
-MixtureDraws::MixtureDraws(std::span<const double> weights, std::uint64_t seed) {
+MixtureDraws::MixtureDraws(std::span<const double> weights, std::uint64_t seed,
+                           std::string_view unit) {
   if (weights.size() > kMaxDatasets) {
     throw InvalidArgument("the mixture has too many data sets", {}, "give at most 2^20 data sets");
   }
-  shares_ = weight_shares(weights, kMixtureShares, "data set");
+  shares_ = weight_shares(weights, kMixtureShares, unit);
 
   const std::size_t leaves = std::bit_ceil(shares_.size());
   depth_ = static_cast<unsigned>(std::bit_width(leaves) - 1);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,9 +44,10 @@ class MixtureDraws {
   static constexpr std::size_t kMaxDatasets = std::size_t{1} << 20;
 
   /// Cost: O(data sets).
-  /// Errors: InvalidArgument for a weight that is negative or not finite, naming the data set; if
-  /// all weights are 0; for more than kMaxDatasets weights.
-  MixtureDraws(std::span<const double> weights, std::uint64_t seed);
+  /// Errors: InvalidArgument for a weight that is negative or not finite, naming `unit` and the
+  /// number of the data set; if all weights are 0; for more than kMaxDatasets weights.
+  MixtureDraws(std::span<const double> weights, std::uint64_t seed,
+               std::string_view unit = "data set");
 
   std::size_t num_datasets() const noexcept { return shares_.size(); }
   /// Each data set's share of 2^62.

@@ -22,10 +22,22 @@ constexpr std::size_t kSlots = 512;
 
 std::string dataset_text(std::size_t i) { return "data set " + std::to_string(i); }
 
-std::vector<double> weights_of(const Mixture& mixture) {
-  std::vector<double> weights;
-  for (const Mixture::Part& part : mixture.parts) weights.push_back(part.weight);
-  return weights;
+/// True if a data set is drawn from at some position.
+bool is_drawn(const Mixture& mixture, std::size_t dataset) {
+  return mixture.parts[dataset].weight > 0 ||
+         std::ranges::any_of(mixture.schedule, [dataset](const Mixture::Change& change) {
+           return change.weights[dataset] > 0;
+         });
+}
+
+std::shared_ptr<const MixtureSchedule> schedule_of(const Mixture& mixture, std::uint64_t seed) {
+  auto schedule = std::make_shared<const MixtureSchedule>(mixture, seed);
+  for (std::size_t i = 0; i < mixture.parts.size(); ++i) {
+    if (mixture.parts[i].num_samples > 0 || !is_drawn(mixture, i)) continue;
+    throw InvalidArgument("a data set of the mixture is empty", dataset_text(i),
+                          "leave out the data set, or set its weight to 0");
+  }
+  return schedule;
 }
 
 /// Returns the shards of samples [begin, end), with `begin` as sample 0.
@@ -46,19 +58,15 @@ ShardOffsets part_starts(const ShardOffsets& all, std::uint64_t begin, std::uint
 }  // namespace
 
 MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, const Order& order)
-    : epoch_size_(order.epoch_size == 0 ? samples.size() : order.epoch_size) {
+    : seed_(order.seed), epoch_size_(order.epoch_size == 0 ? samples.size() : order.epoch_size) {
   if (mixture.parts.empty()) {
     throw InvalidArgument("the mixture has no data set", {}, "give at least one data set");
   }
-  draws_ = std::make_shared<const MixtureDraws>(weights_of(mixture), order.seed);
+  draws_ = schedule_of(mixture, seed_);
   first_.push_back(0);
   std::vector<std::uint64_t> layouts;
   for (std::size_t i = 0; i < mixture.parts.size(); ++i) {
     const Mixture::Part& part = mixture.parts[i];
-    if (part.weight > 0 && part.num_samples == 0) {
-      throw InvalidArgument("a data set of the mixture is empty", dataset_text(i),
-                            "leave out the data set, or set its weight to 0");
-    }
     if (part.num_samples > samples.size() - first_.back()) {
       throw InvalidArgument(
           "the mixture has more samples than the " + human_count(samples.size()) + " to be ordered",
@@ -102,6 +110,10 @@ void MixtureSlots::set_epoch(std::uint64_t epoch) {
                           "choose a smaller epoch; all epochs together have at most 2^62 samples");
   }
   epoch_ = epoch;
+}
+
+void MixtureSlots::set_weights(const Order& order) {
+  draws_ = schedule_of(std::get<Mixture>(order.kind), seed_);
 }
 
 std::size_t MixtureSlots::dataset_of(std::uint64_t sample) const {

@@ -10,13 +10,13 @@
 
 #include "base/assert.h"
 #include "order/epoch_order.h"
-#include "order/mixture_draws.h"
+#include "order/mixture_schedule.h"
 #include "order/slot_order.h"
 
 namespace shardwise::detail {
 
 /// Several data sets mixed by weight, each in exact epochs. Over all ranks and epochs, the draws
-/// from data set d are the samples of its epoch 0, then of its epoch 1, and so on. MixtureDraws
+/// from data set d are the samples of its epoch 0, then of its epoch 1, and so on. MixtureSchedule
 /// maps each slot to a data set and a draw. The order of that data set maps the draw to a sample.
 /// Within a block of 256 slots, draws are permuted. Sample numbers are those of the concatenated
 /// data sets.
@@ -30,6 +30,7 @@ class MixtureSlots final : public SlotOrder {
   std::unique_ptr<SlotOrder> clone() const override;
 
   void set_epoch(std::uint64_t epoch) override;
+  void set_weights(const Order& order) override;
   std::uint64_t num_slots() const override { return epoch_size_; }
   void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const override;
   std::vector<std::uint64_t> slots_of(std::uint64_t sample) const override;
@@ -48,7 +49,7 @@ class MixtureSlots final : public SlotOrder {
   std::size_t dataset_of(std::uint64_t sample) const;
   /// The first slot of the current epoch, counted over all epochs.
   std::uint64_t first_slot() const noexcept { return epoch_ * epoch_size_; }
-  const MixtureDraws& draws() const noexcept { return *draws_; }
+  const MixtureSchedule& draws() const noexcept { return *draws_; }
   /// Returns the order of data set `dataset` in its epoch `number`. Lifetime: until two other
   /// epochs of this data set were requested.
   const EpochOrder& pass(std::size_t dataset, std::uint64_t number) const;
@@ -68,7 +69,8 @@ class MixtureSlots final : public SlotOrder {
   void draw_from(std::size_t dataset, std::span<std::uint64_t> draws) const;
 
   std::vector<Part> parts_;
-  std::shared_ptr<const MixtureDraws> draws_;
+  std::uint64_t seed_;
+  std::shared_ptr<const MixtureSchedule> draws_;
   std::vector<std::uint64_t> first_;  ///< first sample of each data set, then the number of samples
   std::uint64_t epoch_size_;
   std::uint64_t layout_ = 0;

@@ -20,6 +20,7 @@
 #include "order/mixture_slots.h"
 #include "order/permutation.h"
 #include "order/resampled_slots.h"
+#include "order/spec.h"
 #include "order/wids_sampler.h"
 
 namespace shardwise {
@@ -40,8 +41,10 @@ using detail::HasFields;
 using detail::shown;
 using detail::visit_fields;
 
-constexpr std::string_view kPrefix = "sw2.";
-constexpr std::string_view kBatchesPrefix = "sw3.";
+/// The prefixes of the versions from kVersion on.
+constexpr std::array<std::string_view, 3> kPrefixes = {"sw2.", "sw3.", "sw4."};
+static_assert(kPrefixes.size() == ResumeToken::kScheduleVersion - ResumeToken::kVersion + 1);
+constexpr const char* kPrefixesText = "\"sw2.\", \"sw3.\" or \"sw4.\"";
 constexpr std::string_view kAlphabet =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
@@ -63,7 +66,7 @@ std::string base64(std::string_view bytes) {
 
 [[noreturn]] void throw_damaged(std::string_view why) {
   throw InvalidArgument("the text is not a resume token", why,
-                        "copy the whole token, which begins with \"sw2.\" or \"sw3.\"");
+                        std::string("copy the whole token, which begins with ") + kPrefixesText);
 }
 
 std::string from_base64(std::string_view text) {
@@ -88,6 +91,10 @@ std::string from_base64(std::string_view text) {
 
 class Writer {
  public:
+  /// @param version  format of the token.
+  explicit Writer(unsigned version) : version_(version) { byte(version); }
+
+  bool has_schedules() const { return version_ >= ResumeToken::kScheduleVersion; }
   void byte(unsigned value) { bytes_ += static_cast<char>(value); }
   void fixed(std::uint64_t value) {
     std::array<char, 8> raw{};
@@ -109,14 +116,17 @@ class Writer {
   const std::string& bytes() const { return bytes_; }
 
  private:
+  unsigned version_;
   std::string bytes_;
 };
 
 /// Reads the output of Writer. Every read is checked against the end of the bytes.
 class Reader {
  public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  /// @param version  format of the token.
+  Reader(std::string_view bytes, unsigned version) : version_(version), bytes_(bytes) {}
 
+  bool has_schedules() const { return version_ >= ResumeToken::kScheduleVersion; }
   unsigned byte() {
     need(1);
     const auto value = static_cast<unsigned char>(bytes_.front());
@@ -160,6 +170,7 @@ class Reader {
   void need(std::uint64_t size) const {
     if (size > bytes_.size()) throw_damaged("the text ends too early");
   }
+  unsigned version_;
   std::string_view bytes_;
 };
 
@@ -185,9 +196,11 @@ void put(Writer& out, const std::variant<Kinds...>& kind) {
   out.varint(kind.index());
   std::visit([&](const auto& chosen) { put(out, chosen); }, kind);
 }
-void put(Writer& out, const std::vector<Mixture::Part>& parts) {
-  out.varint(parts.size());
-  for (const Mixture::Part& part : parts) put(out, part);
+template <class Item>
+void put(Writer& out, const std::vector<Item>& items) {
+  if (std::is_same_v<Item, Mixture::Change> && !out.has_schedules()) return;
+  out.varint(items.size());
+  for (const Item& item : items) put(out, item);
 }
 template <HasFields Owner>
 void put(Writer& out, const Owner& owner) {
@@ -229,9 +242,11 @@ void take(Reader& in, std::variant<Kinds...>& kind) {
   };
   (take_if(std::type_identity<Kinds>{}), ...);
 }
-void take(Reader& in, std::vector<Mixture::Part>& parts) {
-  parts.resize(in.count());
-  for (Mixture::Part& part : parts) take(in, part);
+template <class Item>
+void take(Reader& in, std::vector<Item>& items) {
+  if (std::is_same_v<Item, Mixture::Change> && !in.has_schedules()) return;
+  items.resize(in.count());
+  for (Item& item : items) take(in, item);
 }
 template <HasFields Owner>
 void take(Reader& in, Owner& owner) {
@@ -278,6 +293,10 @@ class Comparison {
   void compare_field(std::string_view /*name*/, const std::vector<Mixture::Part>& there,
                      const std::vector<Mixture::Part>& here) {
     if (there != here) say("data sets or weights differ");
+  }
+  void compare_field(std::string_view /*name*/, const std::vector<Mixture::Change>& there,
+                     const std::vector<Mixture::Change>& here) {
+    if (there != here) say("schedules of weights differ");
   }
 
   std::string text_;
@@ -333,6 +352,20 @@ std::string_view without_space(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(kSpace);
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
+}
+
+bool has_schedule(const ResumeToken::OrderSpec& spec) {
+  const auto* const mixture = std::get_if<Mixture>(&spec.order.kind);
+  return mixture != nullptr && !mixture->schedule.empty();
+}
+
+/// Returns the version of the format in which the token is written: the lowest that has everything.
+unsigned version_for(const ResumeToken& token) {
+  const bool has_schedules =
+      has_schedule(token.spec) ||
+      std::ranges::any_of(token.history, has_schedule, &ResumeToken::Stage::spec);
+  if (has_schedules) return ResumeToken::kScheduleVersion;
+  return token.batches ? ResumeToken::kBatchesVersion : ResumeToken::kVersion;
 }
 
 /// Returns the prefix of a token, e.g. "sw2.", or an empty text if `text` does not begin with such
@@ -398,8 +431,8 @@ std::string difference(const ResumeToken::OrderSpec& there, const ResumeToken::O
 }
 
 std::string ResumeToken::to_text() const {
-  Writer out;
-  out.byte(batches ? kBatchesVersion : kVersion);
+  const unsigned version = version_for(*this);
+  Writer out(version);
   put_stage(out, fingerprint, spec);
   out.varint(epoch);
   out.varint(position);
@@ -415,31 +448,34 @@ std::string ResumeToken::to_text() const {
     out.varint(stage.end_epoch);
     put_stage(out, stage.fingerprint, stage.spec);
   }
+  if (version == kScheduleVersion) out.varint(batches ? 1 : 0);
   if (batches) {
     out.string(batches->rule);
     out.varint(batches->delivered);
   }
   const std::uint64_t checksum = hash64(out.bytes());
   out.fixed(checksum);
-  return std::string(batches ? kBatchesPrefix : kPrefix) + base64(out.bytes());
+  return std::string(kPrefixes[version - kVersion]) + base64(out.bytes());
 }
 
 ResumeToken ResumeToken::from_text(std::string_view text) {
   text = without_space(text);
   const std::string_view version = version_of(text);
   if (version.empty()) throw_damaged("the beginning is wrong");
-  if (version != kPrefix && version != kBatchesPrefix) {
+  const auto* const known = std::ranges::find(kPrefixes, version);
+  if (known == kPrefixes.end()) {
     throw VersionMismatch(
         "cannot read this resume token", "the token begins with " + in_quotes(version),
-        "resume with the Shardwise version that wrote the token, or start the epoch again; this "
-        "version reads tokens that begin with \"sw2.\" or \"sw3.\"");
+        std::string("resume with the Shardwise version that wrote the token, or start the epoch "
+                    "again; this version reads tokens that begin with ") +
+            kPrefixesText);
   }
-  const unsigned expected = version == kPrefix ? kVersion : kBatchesVersion;
-  const std::string bytes = from_base64(text.substr(kPrefix.size()));
+  const unsigned expected = kVersion + static_cast<unsigned>(known - kPrefixes.begin());
+  const std::string bytes = from_base64(text.substr(version.size()));
   if (bytes.size() < 8) throw_damaged("the text ends too early");
   const std::string_view body = std::string_view(bytes).substr(0, bytes.size() - 8);
   if (hash64(body) != load_le64(bytes.data() + body.size())) throw_damaged("the checksum is wrong");
-  Reader in(body);
+  Reader in(body, expected);
   ResumeToken token;
   if (const unsigned format = in.byte(); format != expected) {
     throw VersionMismatch(
@@ -466,7 +502,7 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
     stage.fingerprint = in.hash();
     take(in, stage.spec);
   }
-  if (expected == kBatchesVersion) {
+  if (expected == kBatchesVersion || (expected == kScheduleVersion && take_below(in, 2) == 1)) {
     Batches window;
     window.rule = in.string();
     window.delivered = in.varint();
@@ -474,6 +510,10 @@ ResumeToken ResumeToken::from_text(std::string_view text) {
   }
   if (!in.at_end()) throw_damaged("bytes follow the end");
   return token;
+}
+
+std::vector<ResumeToken::Progress> ResumeToken::progress() const {
+  return detail::progress_of(spec, {epoch, position});
 }
 
 void ResumeToken::require(const ResumeToken::OrderSpec& here,

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "order/arithmetic.h"
 #include "order/fields.h"
+#include "order/mixture_schedule.h"
 #include "order/spec.h"
 
 namespace shardwise {
@@ -42,13 +43,14 @@ using detail::ceil_div;
 Sampler::Sampler(const SampleSet& samples, ResumeToken::OrderSpec spec, const SkipList& skip,
                  const RankOptions& ranks)
     : spec_(std::move(spec)),
+      own_kind_(spec_.order.kind),
       fingerprint_(samples.fingerprint()),
       ranks_(detail::checked(ranks)),
       own_skip_(skip) {}
 
 Sampler::~Sampler() = default;
 
-void Sampler::start(SkipList::Point point, const SkipList& skip) {
+void Sampler::start(SkipList::Point point, const SkipList& skip, const Order* changed) {
   if (!skip.samples().empty() && skip.samples().rbegin()->first >= num_samples()) {
     throw OutOfRange(
         "no sample " + std::to_string(skip.samples().rbegin()->first) + " to leave out", {},
@@ -59,7 +61,7 @@ void Sampler::start(SkipList::Point point, const SkipList& skip) {
                           "choose an epoch from 0 to 2^64 - 2");
   }
   SkipList kept = skip;  // `skip` may refer to skip_; it is copied first, because this may throw
-  prepare(point, skip);
+  prepare(point, skip, changed);
   epoch_ = point.epoch;
   first_position_ = point.position;
   skip_ = std::move(kept);
@@ -230,6 +232,16 @@ void require_no_loss(const ResumeToken& token, const ResumeToken::OrderSpec& her
                  "resume with the token's order, or start a new run without the token");
 }
 
+/// True if the orders differ at most in the weights of a mixture.
+bool differ_only_in_weights(ResumeToken::OrderSpec one, const ResumeToken::OrderSpec& other) {
+  const auto* const mixture = std::get_if<Mixture>(&one.order.kind);
+  const auto* const there = std::get_if<Mixture>(&other.order.kind);
+  if (mixture == nullptr || there == nullptr) return one == other;
+  if (!detail::differ_only_in_weights(*mixture, *there)) return false;
+  one.order.kind = other.order.kind;
+  return one == other;
+}
+
 }  // namespace
 
 void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
@@ -238,16 +250,38 @@ void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
                    "rule: " + in_quotes(token.batches->rule),
                    "resume with a Loader that has the same by_length and by_group");
   }
-  std::vector<ResumeToken::Stage> history = token.history;
-  const bool differs = token.fingerprint != fingerprint_ || token.spec != spec_;
+  resume_at(token, changes, 0);
+}
+
+/// Does the work of resume(). The weights of this order apply after the first `fixed` positions
+/// from the token on.
+void Sampler::resume_at(const ResumeToken& token, Sampler::Changes changes, std::uint64_t fixed) {
   const SkipList::Point point{token.epoch, token.position};
+  ResumeToken::OrderSpec own = spec_;
+  own.order.kind = own_kind_;
+  const std::uint64_t position = detail::position_in_run(token.spec, point);
+  ResumeToken::OrderSpec next =
+      detail::continued(own, token.spec, position + std::min(fixed, kMaxSamples - position));
+  const bool is_allowed = changes == Sampler::Changes::kAllowAtEpochBorder;
+  std::vector<ResumeToken::Stage> history = token.history;
   SkipList skip;
-  if (differs && changes == Sampler::Changes::kAllowAtEpochBorder && token.position == 0) {
-    if (token.spec != spec_) require_no_loss(token, spec_);
+  if (token.fingerprint == fingerprint_ &&
+      (token.spec == next || (is_allowed && differ_only_in_weights(token.spec, next)))) {
+    skip = token.skip;
+  } else if (is_allowed && token.position == 0) {
+    next = std::move(own);
+    if (token.spec != next) require_no_loss(token, next);
     history.push_back({token.epoch, token.fingerprint, token.spec});
     if (token.fingerprint == fingerprint_) skip = token.skip;
   } else {
-    token.require(spec_, fingerprint_);
+    if (token.fingerprint == fingerprint_ && differ_only_in_weights(token.spec, next)) {
+      throw Mismatch(
+          "cannot resume this run from the token",
+          "from position " + std::to_string(position) + " of the run on, the weights differ",
+          "resume with the weights of the token's run, or with " +
+              spelled("Sampler::Changes::kAllowAtEpochBorder"));
+    }
+    token.require(own, fingerprint_);
     skip = token.skip;
   }
   if (token.position > num_positions()) {
@@ -258,7 +292,8 @@ void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
   // Entries of this order's own skip list apply from the token's point on; samples before it were
   // already delivered.
   skip.merge_from(own_skip_, point);
-  start(point, skip);
+  start(point, skip, next == spec_ ? nullptr : &next.order);
+  spec_ = std::move(next);
   history_ = std::move(history);
 }
 

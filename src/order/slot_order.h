@@ -21,6 +21,9 @@ class SlotOrder {
 
   /// If it throws, the object is unchanged. Errors: InvalidArgument if the epoch does not exist.
   virtual void set_epoch(std::uint64_t epoch) = 0;
+  /// Takes over the weights of a mixture. If it throws, the object is unchanged.
+  /// REQUIRES: `order` is that of this object, with other weights.
+  virtual void set_weights(const Order& /*order*/) {}
   /// Number of slots of an epoch.
   virtual std::uint64_t num_slots() const = 0;
   /// Sets out[i] to the sample in slot first + i * stride.

@@ -161,8 +161,9 @@ SlotSampler::~SlotSampler() = default;
 
 std::unique_ptr<Sampler> SlotSampler::clone() const { return std::make_unique<SlotSampler>(*this); }
 
-void SlotSampler::prepare(SkipList::Point point, const SkipList& skip) {
+void SlotSampler::prepare(SkipList::Point point, const SkipList& skip, const Order* changed) {
   std::unique_ptr<SlotOrder> slots = slots_->clone();
+  if (changed != nullptr) slots->set_weights(*changed);
   slots->set_epoch(point.epoch);
   KeptSlots kept = kept_slots(*slots, point.epoch, skip, /*whole_epoch=*/false);
   const std::uint64_t first_kept = kept.kept_before(point.position);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 
 #include "base/counted.h"
@@ -11,7 +12,7 @@
 #include "order/algorithms.h"
 #include "order/arithmetic.h"
 #include "order/fields.h"
-#include "order/mixture_draws.h"
+#include "order/mixture_schedule.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
@@ -30,6 +31,12 @@ void require(bool holds, const OrderKind& kind, const Spelling& option, std::str
       spelled(option) + " does not apply to the " + std::string(name_of(kind)) + " sampler", {},
       "leave " + spelled(option) + " at its default, or choose another sampler (" +
           std::string(used_by) + ")");
+}
+
+/// True for orders that are passes over one data set.
+bool has_passes(const OrderKind& kind) {
+  return std::holds_alternative<Chunked>(kind) || std::holds_alternative<Sharded>(kind) ||
+         std::holds_alternative<Sequential>(kind);
 }
 
 }  // namespace
@@ -83,9 +90,7 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                                  const RankOptions& ranks) {
   checked(ranks);
   const OrderKind& kind = order.kind;
-  const bool is_pass = std::holds_alternative<Chunked>(kind) ||
-                       std::holds_alternative<Sharded>(kind) ||
-                       std::holds_alternative<Sequential>(kind);
+  const bool is_pass = has_passes(kind);
   const bool is_wids = std::holds_alternative<Wids>(kind);
   const bool is_mixture = std::holds_alternative<Mixture>(kind);
   const Order defaults;
@@ -136,6 +141,9 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                           "use " + spelled(kTail) + " exact, and choose an " + spelled(kEpochSize) +
                               " that the ranks can share evenly");
   }
+  if (auto* const mixture = std::get_if<Mixture>(&spec.order.kind)) {
+    *mixture = canonical(std::move(*mixture));
+  }
   // A sequential order has no random draws.
   if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;
   if (is_wids) {
@@ -163,33 +171,68 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   return spec;
 }
 
-std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::uint64_t epoch) {
-  const auto* mixture = std::get_if<Mixture>(&spec.order.kind);
-  const bool has_passes = mixture != nullptr || std::holds_alternative<Chunked>(spec.order.kind) ||
-                          std::holds_alternative<Sharded>(spec.order.kind) ||
-                          std::holds_alternative<Sequential>(spec.order.kind);
-  if (!has_passes) return {};
+std::uint64_t position_in_run(const ResumeToken::OrderSpec& spec, SkipList::Point point) {
   const std::uint64_t epoch_size =
       spec.order.epoch_size == 0 ? spec.num_samples : spec.order.epoch_size;
-  const auto slot = static_cast<std::uint64_t>(
-      std::min<uint128>(static_cast<uint128>(epoch) * epoch_size, kMaxSamples));
+  return static_cast<std::uint64_t>(std::min<uint128>(
+      static_cast<uint128>(point.epoch) * epoch_size + point.position, kMaxSamples));
+}
+
+ResumeToken::OrderSpec continued(const ResumeToken::OrderSpec& here,
+                                 const ResumeToken::OrderSpec& there, std::uint64_t position) {
+  const auto* const past = std::get_if<Mixture>(&there.order.kind);
+  const auto* const future = std::get_if<Mixture>(&here.order.kind);
+  ResumeToken::OrderSpec made = here;
+  if (past == nullptr || future == nullptr || !differ_only_in_weights(*past, *future)) return made;
+  made.order.kind = there.order.kind;
+  if (made != there) return here;
+  made.order.kind = continued(*past, *future, position);
+  return made;
+}
+
+std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::uint64_t epoch) {
+  const std::vector<ResumeToken::Progress> progress = progress_of(spec, {epoch, 0});
   std::vector<std::string> open;
-  const auto add = [&](std::uint64_t delivered, std::uint64_t size, const std::string& what) {
-    if (size == 0 || delivered % size == 0) return;
-    open.push_back(std::to_string(delivered % size) + " of " + std::to_string(size) + what);
-  };
-  if (mixture == nullptr) {
-    add(slot, spec.num_samples, " samples");
-    return open;
-  }
-  std::vector<double> weights;
-  for (const Mixture::Part& part : mixture->parts) weights.push_back(part.weight);
-  const MixtureDraws draws(weights, spec.order.seed);
-  for (std::size_t i = 0; i < mixture->parts.size(); ++i) {
-    add(draws.draws_before(i, slot), mixture->parts[i].num_samples,
-        " samples of data set " + std::to_string(i));
+  for (std::size_t i = 0; i < progress.size(); ++i) {
+    if (progress[i].remainder == 0) continue;
+    open.push_back(std::to_string(progress[i].remainder) + " of " +
+                   std::to_string(progress[i].num_samples) + " samples" +
+                   (std::holds_alternative<Mixture>(spec.order.kind)
+                        ? " of data set " + std::to_string(i)
+                        : ""));
   }
   return open;
+}
+
+std::vector<ResumeToken::Progress> progress_of(const ResumeToken::OrderSpec& spec,
+                                               SkipList::Point point) {
+  const auto* const mixture = std::get_if<Mixture>(&spec.order.kind);
+  if (mixture == nullptr && !has_passes(spec.order.kind)) return {};
+  const std::uint64_t position = position_in_run(spec, point);
+  std::vector<ResumeToken::Progress> all;
+  const auto add = [&all](std::uint64_t samples, std::uint64_t size) {
+    const std::uint64_t passes = size == 0 ? 0 : samples / size;
+    all.push_back({.num_samples = size,
+                   .samples = samples,
+                   .passes = passes,
+                   .remainder = samples - passes * size});
+  };
+  if (mixture == nullptr && spec.order.epoch_size == 0) {  // an epoch is a pass
+    all.push_back({.num_samples = spec.num_samples,
+                   .samples = position,
+                   .passes = point.epoch,
+                   .remainder = point.position});
+    return all;
+  }
+  if (mixture == nullptr) {
+    add(position, spec.num_samples);
+    return all;
+  }
+  const MixtureSchedule draws(*mixture, spec.order.seed);
+  for (std::size_t i = 0; i < mixture->parts.size(); ++i) {
+    add(draws.draws_before(i, position), mixture->parts[i].num_samples);
+  }
+  return all;
 }
 
 bool has_smaller_window(const Order& order) {

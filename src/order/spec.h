@@ -21,10 +21,25 @@ const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                                  const RankOptions& ranks);
 
+/// Returns the position of the run at which a position of an epoch is, at most kMaxSamples: the
+/// positions of the earlier epochs count, too.
+std::uint64_t position_in_run(const ResumeToken::OrderSpec& spec, SkipList::Point point);
+
+/// Returns `here`, or, if `there` differs from it only in the weights of a mixture, the order of a
+/// run that had the weights of `there` and has those of `here` from `position` of the run on.
+/// Errors: InvalidArgument if the mixture of `there` is not valid.
+ResumeToken::OrderSpec continued(const ResumeToken::OrderSpec& here,
+                                 const ResumeToken::OrderSpec& there, std::uint64_t position);
+
 /// Returns the progress that a change of the order at the beginning of `epoch` would lose. For each
 /// unfinished pass over the data it has a text, e.g. "398 of 787 samples of data set 1". The result
 /// is empty if epochs are whole passes, or consist of independent draws.
 std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::uint64_t epoch);
+
+/// Returns ResumeToken::progress() at a point of a run. Errors: InvalidArgument if the order is not
+/// valid.
+std::vector<ResumeToken::Progress> progress_of(const ResumeToken::OrderSpec& spec,
+                                               SkipList::Point point);
 
 /// True if several chunks or shards are shuffled together, so that a smaller window is possible.
 SHARDWISE_EXPORT bool has_smaller_window(const Order& order);

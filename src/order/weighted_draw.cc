@@ -1,6 +1,7 @@
 #include "order/weighted_draw.h"
 
 #include <string_view>
+#include <vector>
 
 #include "base/bytes.h"  // asserts a little-endian machine
 #include "base/hasher.h"
@@ -16,9 +17,10 @@ constexpr std::uint64_t kColumn = std::uint64_t{1} << 32;
 
 }  // namespace
 
-WeightedDraw::WeightedDraw(std::span<const double> weights) {
+WeightedDraw::WeightedDraw(std::vector<double> weights) {
   const std::vector<std::uint64_t> shares =
       weight_shares(weights, weights.size() * kColumn, "sample");
+  std::vector<double>().swap(weights);
   const std::size_t n = shares.size();
   columns_.resize(n);
   // light_from() and heavy_from() each go through the shares once, so that memory is accessed in

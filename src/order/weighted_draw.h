@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace shardwise::detail {
@@ -18,16 +17,17 @@ namespace shardwise::detail {
 /// no search. With many samples, a draw costs one cache miss.
 ///
 /// Threads: immutable; safe from any thread.
-/// Memory: 8 bytes per sample, twice that during construction.
+/// Memory: 8 bytes per sample, twice that during construction, the weights included.
 /// Source: docs/formats/order.md (Draws by weight, version 1).
 class WeightedDraw {
  public:
   static constexpr unsigned kVersion = 1;
 
+  /// Takes the weights by value, to free them early.
   /// Cost: O(samples).
   /// Errors: InvalidArgument for a weight that is negative or not finite, naming the first such
   /// sample; if all weights are 0; for 2^32 weights or more.
-  explicit WeightedDraw(std::span<const double> weights);
+  explicit WeightedDraw(std::vector<double> weights);
 
   std::uint64_t num_samples() const noexcept { return columns_.size(); }
 

@@ -84,7 +84,7 @@ std::unique_ptr<WidsWalk> WidsSampler::begin_replay(std::uint64_t epoch) const {
   return std::make_unique<WidsWalk>(PythonRandom(seed), ranges(), shuffles_ranges, wids().shuffle);
 }
 
-void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
+void WidsSampler::prepare(SkipList::Point point, const SkipList& skip, const Order* /*changed*/) {
   if (!skip.empty()) {  // the skip list of a token of another order
     throw InvalidArgument("skip does not apply to the wids sampler", {},
                           "start a new run without skip, or choose another sampler");

@@ -58,7 +58,7 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
   WidsSampler(const SampleSet& samples, ResumeToken::OrderSpec spec, const RankOptions& ranks,
               ShardOffsets offsets);
 
-  void prepare(SkipList::Point point, const SkipList& skip) override;
+  void prepare(SkipList::Point point, const SkipList& skip, const Order* changed) override;
   void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
   std::uint64_t find_position(std::uint64_t index) const override;
   std::optional<std::uint64_t> position_after(std::uint64_t count) const override;

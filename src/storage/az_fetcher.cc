@@ -15,6 +15,7 @@
 #include "storage/listing.h"
 #include "storage/object_url.h"
 #include "storage/signing.h"
+#include "storage/store_fetcher.h"
 #include "storage/this_machine.h"
 #include "storage/xml_text.h"
 
@@ -86,17 +87,11 @@ Container container_of(const std::string& url, bool may_be_start) {
   return {std::move(account), std::move(container), prefix, parts.key.substr(slash + 1)};
 }
 
-class AzFetcher : public Fetcher {
+class AzFetcher : public StoreFetcher {
  public:
   explicit AzFetcher(const Fetchers::Options& options)
-      : unsent_(unsent_headers(options)), tokens_(options), client_(options) {}
+      : StoreFetcher(options), unsent_(unsent_headers(options)), tokens_(options) {}
 
-  Fetcher::Stat stat(const Fetcher::Request& request) override {
-    return client_.stat(blob(request), request);
-  }
-  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
-    return client_.fetch(blob(request), request, sink);
-  }
   std::vector<std::string> list(const Fetcher::Request& request) override {
     const Container container = container_of(request.url, true);
     const std::string query =
@@ -121,7 +116,7 @@ class AzFetcher : public Fetcher {
     return is_encoded ? percent_decoded(name).value_or(name) : name;
   }
 
-  HttpTarget blob(const Fetcher::Request& request) {
+  HttpTarget target_of(const Fetcher::Request& request) override {
     const Container container = container_of(request.url, false);
     return target(container.account,
                   "/" + container.name + "/" + percent_encoded(container.key, "/"), "", request);
@@ -180,7 +175,6 @@ class AzFetcher : public Fetcher {
 
   const std::string unsent_;
   AzureTokens tokens_;
-  HttpClient client_;
 };
 
 }  // namespace

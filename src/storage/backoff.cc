@@ -44,6 +44,16 @@ void Backoff::reached(std::uint64_t bytes) noexcept {
   failures_ = 0;
 }
 
+milliseconds Backoff::budget() const noexcept {
+  return std::min(options_.retry_for, request_.retry_for.value_or(options_.retry_for));
+}
+
+milliseconds Backoff::time_left() const noexcept {
+  if (!failing_since_) return budget();
+  const auto left = budget() - (Clock::now() - *failing_since_);
+  return std::max(std::chrono::duration_cast<milliseconds>(left), milliseconds(0));
+}
+
 Backoff::Clock::duration Backoff::delay(std::optional<std::chrono::seconds> retry_after) const {
   const milliseconds max = options_.retry_max_delay;
   milliseconds ceiling = std::min(options_.retry_base_delay, max);
@@ -62,9 +72,7 @@ bool Backoff::wait_for_next(const Failure& failure) {
     bytes_when_it_failed_ = max_bytes_;
   }
   ++failures_;
-  const milliseconds timeout =
-      std::min({options_.retry_for, failure.timeout.value_or(options_.retry_for),
-                request_.retry_for.value_or(options_.retry_for)});
+  const milliseconds timeout = std::min(budget(), failure.timeout.value_or(options_.retry_for));
   const Clock::duration left = timeout - (now - *failing_since_);
   if (left <= left.zero() || failures_ > options_.max_retries) return false;
   const Clock::duration wait = std::min(delay(failure.retry_after), left);

@@ -21,6 +21,8 @@ class Backoff {
 
   int attempts() const noexcept { return attempts_; }
   void begin_attempt() noexcept { ++attempts_; }
+  /// Returns the time left in the retry budget; 0 if it is spent.
+  std::chrono::milliseconds time_left() const noexcept;
   /// Reports how many bytes of the file have arrived. A new maximum resets the failure counts and
   /// times, unless the transfer is slower than low_speed_bytes_per_second.
   void reached(std::uint64_t bytes) noexcept;
@@ -42,6 +44,7 @@ class Backoff {
 
  private:
   using Clock = std::chrono::steady_clock;
+  std::chrono::milliseconds budget() const noexcept;
   Clock::duration delay(std::optional<std::chrono::seconds> retry_after) const;
 
   const Fetchers::Options& options_;

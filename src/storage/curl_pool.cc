@@ -14,7 +14,7 @@ namespace shardwise {
 namespace {
 
 constexpr std::size_t kMaxIdle = 32;
-constexpr int kCancelInterval = 50;  // milliseconds between checks for cancellation
+constexpr std::size_t kMaxIdleMultis = 4;
 
 /// Initialises libcurl, once per process and on one thread, as older versions of libcurl require.
 void initialise_curl() {
@@ -28,29 +28,49 @@ void initialise_curl() {
 
 }  // namespace
 
-CurlHandle::CurlHandle() : multi_(curl_multi_init()), easy_(curl_easy_init()) {
-  if (!multi_ || !easy_) throw std::bad_alloc();
+CurlMulti::CurlMulti() : multi_(curl_multi_init()) {
+  if (!multi_) throw std::bad_alloc();
+}
+
+void CurlMulti::keep_connections(long max) noexcept {
+  curl_multi_setopt(multi_.get(), CURLMOPT_MAXCONNECTS, max);
+}
+
+bool CurlMulti::add(CURL* easy) noexcept {
+  return curl_multi_add_handle(multi_.get(), easy) == CURLM_OK;
+}
+
+std::optional<CurlMulti::Ended> CurlMulti::wait(std::chrono::milliseconds timeout) noexcept {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (!has_failed_) {
+    int number = 0;
+    has_failed_ = curl_multi_perform(multi_.get(), &number) != CURLM_OK;
+    while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &number)) {
+      if (message->msg == CURLMSG_DONE) return Ended{message->easy_handle, message->data.result};
+    }
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) break;
+    const int ms = static_cast<int>(left.count());
+    if (curl_multi_poll(multi_.get(), nullptr, 0, ms, nullptr) != CURLM_OK) has_failed_ = true;
+  }
+  return std::nullopt;
+}
+
+void CurlMulti::remove(CURL* easy) noexcept { curl_multi_remove_handle(multi_.get(), easy); }
+
+CurlHandle::CurlHandle() : easy_(curl_easy_init()) {
+  if (!easy_) throw std::bad_alloc();
 }
 
 CURLcode CurlHandle::perform(const CancelToken& cancel) noexcept {
-  if (curl_multi_add_handle(multi_.get(), easy_.get()) != CURLM_OK) return CURLE_OUT_OF_MEMORY;
-  int running = 1;
-  while (true) {
-    if (curl_multi_perform(multi_.get(), &running) != CURLM_OK) return CURLE_FAILED_INIT;
-    if (running == 0) break;
+  if (!multi_.add(easy_.get())) return CURLE_OUT_OF_MEMORY;
+  while (!multi_.has_failed()) {
+    if (const auto ended = multi_.wait(kCancelInterval)) return ended->code;
     if (cancel.is_cancelled()) return CURLE_ABORTED_BY_CALLBACK;
-    if (curl_multi_poll(multi_.get(), nullptr, 0, kCancelInterval, nullptr) != CURLM_OK) {
-      return CURLE_FAILED_INIT;
-    }
-  }
-  int left = 0;
-  while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &left)) {
-    if (message->msg == CURLMSG_DONE) return message->data.result;
   }
   return CURLE_FAILED_INIT;
 }
-
-void CurlHandle::finish() noexcept { curl_multi_remove_handle(multi_.get(), easy_.get()); }
 
 void CurlHeaders::add(const std::string& line) {
   curl_slist* longer = curl_slist_append(list_, line.c_str());
@@ -80,31 +100,47 @@ CurlPool::Idle& CurlPool::mine() {
   return *idle;
 }
 
-CurlHandle CurlPool::take() {
-  Idle& idle = mine();
+template <class Handle>
+Handle CurlPool::take_from(std::vector<Handle> Idle::*idle) {
+  Idle& mine = this->mine();
   {
-    const Lock lock(idle.mutex);
-    if (!idle.handles.empty()) {
+    const Lock lock(mine.mutex);
+    std::vector<Handle>& handles = mine.*idle;
+    if (!handles.empty()) {
       // The last handle has the most recently used connections.
-      CurlHandle handle = std::move(idle.handles.back());
-      idle.handles.pop_back();
+      Handle handle = std::move(handles.back());
+      handles.pop_back();
       return handle;
     }
   }
   return {};
 }
 
-void CurlPool::give_back(CurlHandle handle) noexcept {
-  curl_easy_reset(handle.get());
-  Idle* const idle = idle_.load(std::memory_order_acquire);
+template <class Handle>
+void CurlPool::give_to(std::vector<Handle> Idle::*idle, std::size_t max, Handle handle) noexcept {
+  Idle* const mine = idle_.load(std::memory_order_acquire);
   // Taken before a fork in a callback: do not reuse it in the child.
-  if (idle->pid != ::getpid()) return;
-  const Lock lock(idle->mutex);
-  if (idle->handles.size() >= kMaxIdle) return;
+  if (mine->pid != ::getpid()) return;
+  const Lock lock(mine->mutex);
+  std::vector<Handle>& handles = mine->*idle;
+  if (handles.size() >= max) return;
   try {
-    idle->handles.push_back(std::move(handle));
+    handles.push_back(std::move(handle));
   } catch (const std::bad_alloc&) {  // the handle is destroyed
   }
+}
+
+CurlHandle CurlPool::take() { return take_from(&Idle::handles); }
+
+void CurlPool::give_back(CurlHandle handle) noexcept {
+  curl_easy_reset(handle.get());
+  give_to(&Idle::handles, kMaxIdle, std::move(handle));
+}
+
+CurlMulti CurlPool::take_multi() { return take_from(&Idle::multis); }
+
+void CurlPool::give_back(CurlMulti multi) noexcept {
+  give_to(&Idle::multis, kMaxIdleMultis, std::move(multi));
 }
 
 SigpipeGuard::SigpipeGuard() noexcept {

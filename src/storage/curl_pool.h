@@ -5,7 +5,9 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +16,48 @@
 
 namespace shardwise {
 
-/// A libcurl easy handle, and the multi handle that performs its transfers and keeps its
-/// connections open. curl_easy_perform() is not used, because it checks for cancellation only once
-/// a second.
+/// Interval between checks for cancellation.
+inline constexpr std::chrono::milliseconds kCancelInterval{50};
+
+struct CurlDeleter {
+  void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
+};
+using CurlEasy = std::unique_ptr<CURL, CurlDeleter>;
+
+/// A libcurl multi handle: performs transfers on the calling thread, and keeps their connections
+/// open. curl_easy_perform() is not used, because it checks for cancellation only once a second.
+/// Threads: one at a time.
+class CurlMulti {
+ public:
+  /// Errors: std::bad_alloc.
+  CurlMulti();
+  /// Keeps up to `max` connections open. By default libcurl closes most of them when their
+  /// transfers are removed.
+  void keep_connections(long max) noexcept;
+
+  struct Ended {
+    CURL* easy = nullptr;
+    CURLcode code = CURLE_OK;
+  };
+  /// Starts a transfer. Returns false if libcurl cannot.
+  /// REQUIRES: `easy` outlives the transfer, which ends with remove().
+  bool add(CURL* easy) noexcept;
+  /// Performs the transfers until one has ended, or `timeout` has passed, or libcurl fails. Returns
+  /// the transfer that ended. Information about it can be read until remove() is called.
+  std::optional<Ended> wait(std::chrono::milliseconds timeout) noexcept;
+  void remove(CURL* easy) noexcept;
+  /// True if libcurl failed. No transfer will end any more.
+  bool has_failed() const noexcept { return has_failed_; }
+
+ private:
+  struct Deleter {
+    void operator()(CURLM* handle) const noexcept { curl_multi_cleanup(handle); }
+  };
+  std::unique_ptr<CURLM, Deleter> multi_;
+  bool has_failed_ = false;
+};
+
+/// A libcurl easy handle, and the multi handle that performs its transfers.
 class CurlHandle {
  public:
   /// Errors: std::bad_alloc.
@@ -25,18 +66,11 @@ class CurlHandle {
   /// Performs one transfer. Returns CURLE_ABORTED_BY_CALLBACK soon after `cancel` is cancelled.
   /// Information about the transfer can be read until finish() is called.
   CURLcode perform(const CancelToken& cancel) noexcept;
-  void finish() noexcept;
+  void finish() noexcept { multi_.remove(easy_.get()); }
 
  private:
-  struct EasyDeleter {
-    void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
-  };
-  struct MultiDeleter {
-    void operator()(CURLM* handle) const noexcept { curl_multi_cleanup(handle); }
-  };
-  // Declared first, because it must outlive the easy handle.
-  std::unique_ptr<CURLM, MultiDeleter> multi_;
-  std::unique_ptr<CURL, EasyDeleter> easy_;
+  CurlMulti multi_;  // first member, because it must outlive the easy handle
+  CurlEasy easy_;
 };
 
 /// A list of extra request headers.
@@ -68,6 +102,9 @@ class CurlPool {
   /// Returns a handle whose options are reset to the defaults.
   CurlHandle take();
   void give_back(CurlHandle handle) noexcept;
+  /// Returns a handle for several concurrent transfers.
+  CurlMulti take_multi();
+  void give_back(CurlMulti multi) noexcept;
 
  private:
   struct Idle {
@@ -75,8 +112,13 @@ class CurlPool {
     const pid_t pid;
     LongMutex mutex;  // LongMutex, because closing a connection may take long
     std::vector<CurlHandle> handles SHARDWISE_GUARDED_BY(mutex);
+    std::vector<CurlMulti> multis SHARDWISE_GUARDED_BY(mutex);
   };
   Idle& mine();
+  template <class Handle>
+  Handle take_from(std::vector<Handle> Idle::*idle);
+  template <class Handle>
+  void give_to(std::vector<Handle> Idle::*idle, std::size_t max, Handle handle) noexcept;
 
   std::atomic<Idle*> idle_;
 };

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "base/ascii.h"
@@ -162,6 +164,21 @@ std::vector<std::string> Fetcher::list(const Request& request) {
       "name the shards by a pattern, e.g. train-{000000..000146}.tar, or by a list (@list.txt)");
 }
 
+void Fetcher::fetch_parts(std::span<Part> parts) {
+  for (Part& part : parts) {
+    try {
+      fetch(part.request, *part.sink);
+      part.is_complete = true;
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const Error&) {  // the caller repeats the fetch
+      return;
+    }
+  }
+}
+
+std::uint64_t Fetcher::max_gap_bytes() { return 0; }
+
 struct Fetchers::Impl {
   explicit Impl(const Options& wanted) : options(wanted) {}
 
@@ -172,6 +189,8 @@ struct Fetchers::Impl {
   }
   /// Returns the fetcher for the URL's scheme. Errors: as Fetchers::stat.
   std::shared_ptr<Fetcher> find_for(const std::string& url) const;
+  /// Returns the URL of a file that moved; nullopt if it did not.
+  std::optional<std::string> moved(const std::string& url) const;
   /// Returns the request with the file's current URL, after moves and the resolver.
   Fetcher::Request located(const Fetcher::Request& request) const;
 
@@ -198,16 +217,18 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
                         if_there(", or add a fetcher (", "Fetchers::add", ")"));
 }
 
+std::optional<std::string> Fetchers::Impl::moved(const std::string& url) const {
+  for (const Options::Moved& move : options.moved) {
+    if (auto rebased = rebased_url(url, move.from, move.to)) return rebased;
+  }
+  return std::nullopt;
+}
+
 Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const {
   if (options.moved.empty() && !options.resolve) return request;
   Fetcher::Request today = request;
   std::string url = unsigned_url(request.url);  // without an old signature
-  for (const Options::Moved& move : options.moved) {
-    const auto rebased = rebased_url(url, move.from, move.to);
-    if (!rebased) continue;
-    url = today.url = *rebased;
-    break;
-  }
+  if (auto there = moved(url)) url = today.url = *std::move(there);
   if (!options.resolve) return today;
   today.url = options.resolve(url);
   if (scheme_of(today.url).empty() &&
@@ -260,6 +281,38 @@ Fetcher::Stat Fetchers::stat(const Fetcher::Request& request) const {
 Fetcher::Stat Fetchers::fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const {
   const Fetcher::Request today = impl_->located(request);
   return impl_->find_for(today.url)->fetch(today, sink);
+}
+
+void Fetchers::fetch_parts(std::span<Fetcher::Part> parts) const {
+  // Several fetchers are unusual: shards are usually in one store.
+  std::map<std::shared_ptr<Fetcher>, std::vector<std::size_t>> by_fetcher;
+  std::vector<Fetcher::Request> asked(parts.size());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    try {
+      asked[i] = impl_->located(parts[i].request);
+      by_fetcher[impl_->find_for(asked[i].url)].push_back(i);
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const Error&) {  // fetch() throws the error
+    }
+  }
+  for (const auto& [fetcher, numbers] : by_fetcher) {
+    std::vector<Fetcher::Part> mine;
+    mine.reserve(numbers.size());
+    for (const std::size_t i : numbers) {
+      mine.push_back({.request = std::move(asked[i]), .sink = parts[i].sink});
+    }
+    fetcher->fetch_parts(mine);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      parts[numbers[i]].is_complete = mine[i].is_complete;
+    }
+  }
+}
+
+std::uint64_t Fetchers::max_gap_bytes(const std::string& url) const {
+  const std::string moved = impl_->moved(url).value_or(url);
+  const auto fetcher = impl_->find(scheme_of(moved));
+  return fetcher ? fetcher->max_gap_bytes() : 0;
 }
 
 std::vector<std::string> Fetchers::list(const Fetcher::Request& request) const {

@@ -8,6 +8,7 @@
 #include "storage/json_text.h"
 #include "storage/listing.h"
 #include "storage/object_url.h"
+#include "storage/store_fetcher.h"
 #include "storage/this_machine.h"
 
 namespace shardwise {
@@ -23,20 +24,14 @@ std::string gs_endpoint() {
   return is_remote_url(endpoint) ? endpoint : "http://" + endpoint;
 }
 
-class GsFetcher : public Fetcher {
+class GsFetcher : public StoreFetcher {
  public:
   explicit GsFetcher(const Fetchers::Options& options)
-      : headers_(headers_of_store(options, "x-goog-")),
+      : StoreFetcher(options),
+        headers_(headers_of_store(options, "x-goog-")),
         unsent_(unsent_headers(options, "x-goog-")),
-        tokens_(options),
-        client_(options) {}
+        tokens_(options) {}
 
-  Fetcher::Stat stat(const Fetcher::Request& request) override {
-    return client_.stat(object(request), request);
-  }
-  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
-    return client_.fetch(object(request), request, sink);
-  }
   std::vector<std::string> list(const Fetcher::Request& request) override {
     const ObjectUrl object = parse_object_url(request.url, kGsForm, true);
     const std::string base =
@@ -58,7 +53,7 @@ class GsFetcher : public Fetcher {
   }
 
  private:
-  HttpTarget object(const Fetcher::Request& request) {
+  HttpTarget target_of(const Fetcher::Request& request) override {
     const auto [bucket, key] = parse_object_url(request.url, kGsForm);
     return target(gs_endpoint() + "/" + bucket + "/" + percent_encoded(key, "/"), request);
   }
@@ -92,7 +87,6 @@ class GsFetcher : public Fetcher {
   const std::vector<std::string> headers_;
   const std::string unsent_;
   GoogleTokens tokens_;
-  HttpClient client_;
 };
 
 }  // namespace

@@ -8,10 +8,10 @@
 #include "base/url.h"
 #include "shardwise/base/error.h"
 #include "storage/environment.h"
-#include "storage/http_client.h"
 #include "storage/http_fetcher.h"
 #include "storage/json_text.h"
 #include "storage/listing.h"
+#include "storage/store_fetcher.h"
 #include "storage/this_machine.h"
 #include "storage/token_file.h"
 
@@ -46,17 +46,11 @@ std::string next_part(std::string_view& rest) {
   return part;
 }
 
-class HfFetcher : public Fetcher {
+class HfFetcher : public StoreFetcher {
  public:
   explicit HfFetcher(const Fetchers::Options& options)
-      : unsent_(unsent_headers(options)), client_(options) {}
+      : StoreFetcher(options), unsent_(unsent_headers(options)) {}
 
-  Fetcher::Stat stat(const Fetcher::Request& request) override {
-    return client_.stat(file(request), request);
-  }
-  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
-    return client_.fetch(file(request), request, sink);
-  }
   std::vector<std::string> list(const Fetcher::Request& request) override {
     const HubPath prefix = parse_hub_path(request.url, true);
     const std::size_t slash = prefix.path.rfind('/');
@@ -99,7 +93,7 @@ class HfFetcher : public Fetcher {
     return target;
   }
 
-  HttpTarget file(const Fetcher::Request& request) const {
+  HttpTarget target_of(const Fetcher::Request& request) override {
     const HubPath file = parse_hub_path(request.url);
     const std::string kind = file.kind == "models" ? "" : file.kind + "/";
     return target(hub_endpoint() + "/" + kind + file.repository + "/resolve" +
@@ -117,7 +111,6 @@ class HfFetcher : public Fetcher {
   }
 
   const std::string unsent_;
-  HttpClient client_;
 };
 
 }  // namespace

@@ -18,12 +18,6 @@
 namespace shardwise {
 namespace {
 
-bool is_redirect(const HttpResult& result) {
-  const int status = result.answer.status;
-  return result.code == CURLE_OK && !result.redirect_url.empty() &&
-         (status == 301 || status == 302 || status == 303 || status == 307 || status == 308);
-}
-
 /// True if the failure is temporary, so the same request may succeed later.
 bool is_passing(const HttpResult& result) {
   switch (result.code) {
@@ -46,6 +40,14 @@ bool is_passing(const HttpResult& result) {
     default:
       return false;
   }
+}
+
+/// True if the host refuses the request because it gets too many.
+bool is_throttled(const HttpResult& result) {
+  if (result.code != CURLE_OK) return false;
+  return result.answer.status == 429 ||
+         (result.answer.status == 503 &&
+          (result.answer.retry_after || result.error_name == "SlowDown"));
 }
 
 /// True if the server was not reached. Includes timeouts, because some networks drop packets
@@ -173,10 +175,6 @@ class TextBody : public HttpBody {
   std::string text_;
 };
 
-HttpTarget renewed(const HttpTarget& target, const Refused& refused) {
-  return target.renew ? target.renew(refused) : target;
-}
-
 /// True if the server rejects the credentials and the target can renew them.
 bool is_refused(const HttpResult& result, const HttpTarget& target) {
   if (!target.renew || result.code != CURLE_OK) return false;
@@ -194,7 +192,7 @@ class OtherWay {
   explicit OtherWay(const HttpTarget& target) : target_(target) {}
 
   /// Returns the target for the next attempt.
-  HttpTarget next() { return renewed(target_, std::exchange(refused_, {})); }
+  HttpTarget next() { return target_.renewed(std::exchange(refused_, {})); }
   bool is_found(const HttpResult& result) {
     if (is_refused(result, target_) && !std::exchange(has_renewed_, true)) {
       refused_ = result.credential;
@@ -211,14 +209,6 @@ class OtherWay {
   bool has_renewed_ = false, has_learned_ = false;
   Refused refused_;  // credentials refused in the last attempt
 };
-
-/// Removes the conditional headers of a query. They do not apply after a redirect that names the
-/// file's version, because the host it leads to uses other validators.
-HttpQuery without_conditions(HttpQuery query) {
-  query.if_match.clear();
-  query.if_range.clear();
-  return query;
-}
 
 /// Time limit of a response without a length, which may be endless. If retry_for is longer, it
 /// replaces this limit.
@@ -272,39 +262,108 @@ HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
   return target;
 }
 
+HttpTarget HttpClient::redirected(const HttpTarget& from, const HttpResult& result,
+                                  const Fetcher::Request& request) const {
+  std::string version = from.version.empty() ? result.answer.linked_etag : from.version;
+  HttpTarget target = redirected(from, result.redirect_url, request);
+  target.version = std::move(version);
+  return target;
+}
+
 HttpResult HttpClient::exchange(const HttpTarget& target, const HttpQuery& query,
-                                const Fetcher::Request& request, HttpBody& body) {
+                                const Fetcher::Request& request, HttpBody& body,
+                                std::chrono::milliseconds max_pause) {
   const std::string origin = parse_url(target.url).origin();
-  const HostGate::Turn turn = gate_.enter(origin, request);
+  const auto turn =
+      HostGate::of_process().enter(origin, options_.max_connections_per_host, request, max_pause);
   HttpResult result = http_exchange(pool_, options_, target, query, request, body);
+  note(result, target, origin, *turn);
+  return result;
+}
+
+void HttpClient::note(HttpResult& result, const HttpTarget& target, const std::string& origin,
+                      const HostGate::Turn& turn) {
   result.origin = origin;
   if (result.code == CURLE_OK || result.was_stopped) {
     const Lock lock(mutex_);
     Host& host = hosts_[origin];
     host.has_answered = true;
+    if (result.is_redirect()) host.has_redirected = true;
     if (!is_passing(result)) host.is_said_to_fail = false;
+  }
+  if (is_throttled(result)) {
+    turn.refused(result.answer.retry_after.value_or(std::chrono::seconds(0)),
+                 options_.retry_base_delay, options_.retry_max_delay);
+  } else if (result.code == CURLE_OK && !is_passing(result)) {
+    turn.accepted();
+    if (result.has_file()) speed_.add(result);
   }
   result.login_remedy = target.login_remedy;
   result.credential = target.credential;
   result.is_signed = !target.sigv4.empty() || target.sign != nullptr;
   if (target.advise && result.code == CURLE_OK) result.advice = target.advise(result);
-  return result;
 }
 
-HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
-                           const Fetcher::Request& request, HttpBody& body) {
+std::optional<HttpTarget> HttpClient::where_known(const HttpTarget& target,
+                                                  const Fetcher::Request& request) {
+  // The bytes must have a known version, so that another file is noticed. A request for a whole
+  // file looks for the file's present place.
+  const bool may_skip = request.range.end && !request.validator.empty();
+  if (!target.follows_redirects || !may_skip) return std::nullopt;
+  const auto known = redirects_.find(target.url);
+  if (!known) return std::nullopt;
+  HttpTarget there = redirected(target, known->to, request);
+  there.version = known->version;
+  return there;
+}
+
+HttpQuery HttpClient::query_for(const HttpTarget& target, HttpQuery query) {
+  if (target.version.empty()) return query;
+  query.if_match.clear();
+  query.if_range.clear();
+  return query;
+}
+
+std::optional<HttpResult> HttpClient::ask_where_known(const HttpTarget& target,
+                                                      const HttpQuery& query,
+                                                      const Fetcher::Request& request,
+                                                      HttpBody& body,
+                                                      std::chrono::milliseconds max_pause) {
+  const auto there = where_known(target, request);
+  if (!there) return std::nullopt;
+  try {
+    HttpResult result = exchange(*there, query_for(*there, query), request, body, max_pause);
+    if (result.has_file() || is_throttled(result)) return result;
+    redirects_.drop(target.url);
+    // A broken transfer continues with the next attempt.
+    if (result.code != CURLE_OK) return result;
+  } catch (const StaleIndex&) {  // the file may be elsewhere now
+    redirects_.drop(target.url);
+  }
+  return std::nullopt;
+}
+
+HttpResult HttpClient::ask(const HttpTarget& asked, const HttpQuery& query,
+                           const Fetcher::Request& request, HttpBody& body,
+                           std::chrono::milliseconds max_pause) {
+  if (auto result = ask_where_known(asked, query, request, body, max_pause)) {
+    return *std::move(result);
+  }
+  HttpTarget target = asked;
   for (int followed = 0;; ++followed) {
-    HttpResult result =
-        exchange(target, target.version.empty() ? query : without_conditions(query), request, body);
-    if (!target.follows_redirects || !is_redirect(result)) return result;
+    HttpResult result = exchange(target, query_for(target, query), request, body, max_pause);
+    if (!target.follows_redirects || !result.is_redirect()) {
+      if (followed > 0 && result.has_file()) {
+        redirects_.keep(asked.url, {.to = target.url, .version = target.version});
+      }
+      return result;
+    }
     if (followed == options_.max_redirects) {
       throw_fetch_error(request.url,
                         "more than " + std::to_string(options_.max_redirects) + " redirects",
                         "use the final URL of the file; the server may redirect in a cycle");
     }
-    std::string version = target.version.empty() ? result.answer.linked_etag : target.version;
-    target = redirected(target, result.redirect_url, request);
-    target.version = std::move(version);
+    target = redirected(target, result, request);
   }
 }
 
@@ -335,7 +394,7 @@ HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& 
   OtherWay other_way(target);
   for (;;) {
     backoff.begin_attempt();
-    HttpResult result = ask(other_way.next(), query, request, body);
+    HttpResult result = ask(other_way.next(), query, request, body, backoff.time_left());
     if (other_way.is_found(result)) continue;
     if (result.was_stopped || !is_passing(result)) {
       if (result.code == CURLE_OK || result.was_stopped) return result;
@@ -403,7 +462,7 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
     backoff.begin_attempt();
     HttpResult result;
     try {
-      result = ask(other_way.next(), download.next_query(), request, download);
+      result = ask(other_way.next(), download.next_query(), request, download, backoff.time_left());
       if (download.finish(result)) return download.file();
     } catch (const FetchError& wrong) {  // the body is not the file, e.g. it is a proxy's page
       if (download.is_endless() || !download.start_over() ||

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "base/fork.h"
@@ -8,8 +13,10 @@
 #include "storage/backoff.h"
 #include "storage/curl_pool.h"
 #include "storage/host_gate.h"
+#include "storage/host_speed.h"
 #include "storage/http_download.h"
 #include "storage/http_exchange.h"
+#include "storage/known_redirects.h"
 
 namespace shardwise {
 
@@ -22,12 +29,17 @@ std::string clock_remedy(const HttpResult& result);
 /// Errors: as Fetcher.
 class HttpClient {
  public:
-  explicit HttpClient(const Fetchers::Options& options)
-      : options_(options), gate_(options.max_connections_per_host) {}
+  explicit HttpClient(const Fetchers::Options& options) : options_(options) {}
 
   Fetcher::Stat stat(const HttpTarget& target, const Fetcher::Request& request);
   Fetcher::Stat fetch(const HttpTarget& target, const Fetcher::Request& request,
                       Fetcher::Sink& sink);
+  /// Makes the target of a request. The request outlives the target.
+  using TargetOf = std::function<HttpTarget(const Fetcher::Request& request)>;
+  /// As Fetcher::fetch_parts().
+  void fetch_parts(std::span<Fetcher::Part> parts, const TargetOf& target_of);
+  /// As Fetcher::max_gap_bytes().
+  std::uint64_t max_gap_bytes() { return speed_.bytes_in_flight(); }
 
   struct Text {
     HttpResult result;
@@ -42,12 +54,30 @@ class HttpClient {
                     const Fetcher::Request& request);
 
  private:
+  class Parts;
+
   /// Waits until the HostGate admits the transfer, then sends one request.
   HttpResult exchange(const HttpTarget& target, const HttpQuery& query,
-                      const Fetcher::Request& request, HttpBody& body);
+                      const Fetcher::Request& request, HttpBody& body,
+                      std::chrono::milliseconds max_pause);
+  /// Completes the result of an exchange, and learns from it about the host.
+  void note(HttpResult& result, const HttpTarget& target, const std::string& origin,
+            const HostGate::Turn& turn);
   /// Makes one attempt, and follows redirects.
-  HttpResult ask(HttpTarget target, const HttpQuery& query, const Fetcher::Request& request,
-                 HttpBody& body);
+  /// @param max_pause  the longest time to wait for a host that refuses requests.
+  HttpResult ask(const HttpTarget& target, const HttpQuery& query, const Fetcher::Request& request,
+                 HttpBody& body, std::chrono::milliseconds max_pause);
+  /// Returns the target to which a former request for a part of the file was redirected; nullopt if
+  /// it is unknown, or if the request must not skip the redirect.
+  std::optional<HttpTarget> where_known(const HttpTarget& target, const Fetcher::Request& request);
+  /// Removes the conditional headers of a query after a redirect that names the file's version. The
+  /// host that it leads to uses other validators.
+  static HttpQuery query_for(const HttpTarget& target, HttpQuery query);
+  /// As ask(), but goes where a former request for the same file was redirected. Returns nothing if
+  /// that is unknown, or not true any more.
+  std::optional<HttpResult> ask_where_known(const HttpTarget& target, const HttpQuery& query,
+                                            const Fetcher::Request& request, HttpBody& body,
+                                            std::chrono::milliseconds max_pause);
   /// Makes attempts until one succeeds or fails permanently.
   HttpResult ask_patiently(const HttpTarget& target, const HttpQuery& query,
                            const Fetcher::Request& request, HttpBody& body);
@@ -55,14 +85,19 @@ class HttpClient {
   bool try_again(Backoff& backoff, const HttpResult& result, const Fetcher::Request& request);
   HttpTarget redirected(const HttpTarget& from, const std::string& to,
                         const Fetcher::Request& request) const;
+  /// Returns the target that a server redirects to, with the version that it names.
+  HttpTarget redirected(const HttpTarget& from, const HttpResult& result,
+                        const Fetcher::Request& request) const;
 
   const Fetchers::Options options_;
   CurlPool pool_;
-  HostGate gate_;
   SeenVersions versions_;
+  KnownRedirects redirects_;
+  HostSpeed speed_;
 
   struct Host {
     bool has_answered = false;
+    bool has_redirected = false;
     bool is_said_to_fail = false;  ///< on_retry was called, and the host has not recovered since
   };
   Mutex mutex_;

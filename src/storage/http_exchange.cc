@@ -3,7 +3,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <exception>
+#include <new>
+#include <utility>
 
 #include "base/ascii.h"
 #include "base/text.h"
@@ -18,6 +19,8 @@ namespace {
 
 /// An error page is read up to this length.
 constexpr std::size_t kMaxErrorText = std::size_t{16} * 1024;
+/// Largest number of connections that HttpExchanges leaves open.
+constexpr long kMaxOpenConnections = 32;
 
 /// Returns the word in <Code>...</Code>.
 std::string error_name(std::string_view page) {
@@ -43,27 +46,36 @@ class Finish {
   CurlHandle& handle_;
 };
 
-/// One exchange: its libcurl handle and the state of its callbacks. Exceptions never propagate
+/// The connections of an exchange.
+enum class Sharing : std::uint8_t {
+  kAlone,     // the exchange has a connection of its own
+  kTogether,  // concurrent exchanges share an HTTP/2 connection
+};
+
+}  // namespace
+
+/// One exchange: the options and the callbacks of its libcurl handle. Exceptions never propagate
 /// through libcurl.
 class Exchange {
  public:
-  Exchange(CurlPool& pool, const Fetcher::Request& request, HttpBody& body)
-      : pool_(pool), request_(request), body_(body), handle_(pool.take()) {}
-  /// Closes a connection with unread bytes, because they would be taken for the next response.
-  /// Discards a handle that failed: libcurl 7.88 cannot resolve any host after one unknown host.
-  ~Exchange() {
-    if (is_reusable_ && !result_.has_excess) pool_.give_back(std::move(handle_));
-  }
+  /// REQUIRES: `handle` outlives this object.
+  Exchange(CURL* handle, const Fetcher::Request& request, HttpBody& body)
+      : request_(request), body_(body), handle_(handle) {}
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  void prepare(const Fetchers::Options& options, const HttpTarget& target, const HttpQuery& query);
-  HttpResult perform();
+  /// Returns an error of libcurl, or CURLE_OK.
+  CURLcode prepare(const Fetchers::Options& options, const HttpTarget& target,
+                   const HttpQuery& query, Sharing sharing);
+  /// Returns the result of a transfer that ended with `code`. Errors: as http_exchange().
+  HttpResult end(CURLcode code);
+  /// True if the connection has unread bytes, which would be taken for the next response.
+  bool has_excess() const noexcept { return result_.has_excess; }
 
  private:
   template <class Value>
   void set(CURLoption option, Value value) {
-    const CURLcode code = curl_easy_setopt(handle_.get(), option, value);
+    const CURLcode code = curl_easy_setopt(handle_, option, value);
     if (code != CURLE_OK) setting_failed_ = code;
   }
 
@@ -77,23 +89,22 @@ class Exchange {
   bool take_body(std::string_view bytes);
   bool has_unread_bytes() const;
   std::string reason(CURLcode code) const;
+  void take_times();
 
-  CurlPool& pool_;
   const Fetcher::Request& request_;
   HttpBody& body_;
-  CurlHandle handle_;
+  CURL* const handle_;
   CurlHeaders headers_;
   CURLcode setting_failed_ = CURLE_OK;
   HttpResult result_;
-  bool is_reusable_ = false;
   bool body_began_ = false;
   bool is_plain_ = false;
   std::exception_ptr thrown_;
   char message_[CURL_ERROR_SIZE] = {};
 };
 
-void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& target,
-                       const HttpQuery& query) {
+CURLcode Exchange::prepare(const Fetchers::Options& options, const HttpTarget& target,
+                           const HttpQuery& query, Sharing sharing) {
   is_plain_ = target.url.starts_with("http://");
   result_.answer.version = target.version;
   set(CURLOPT_URL, target.url.c_str());
@@ -106,8 +117,12 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
   set(CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
   set(CURLOPT_FOLLOWLOCATION, 0L);  // HttpClient follows redirects by its own rules
-  // One transfer per connection.
-  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
+  const bool is_shared = sharing == Sharing::kTogether && !is_plain_;
+  // Without HTTP/2, a connection has one transfer at a time.
+  set(CURLOPT_HTTP_VERSION,
+      static_cast<long>(is_shared ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
+  // Wait until the first connection shows whether the server has HTTP/2.
+  if (is_shared) set(CURLOPT_PIPEWAIT, 1L);
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_TCP_KEEPALIVE, 1L);
   set(CURLOPT_BUFFERSIZE, 512L * 1024);
@@ -162,6 +177,7 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
   set(CURLOPT_VERBOSE, 1L);
   set(CURLOPT_DEBUGFUNCTION, &on_debug);
   set(CURLOPT_DEBUGDATA, this);
+  return setting_failed_;
 }
 
 /// Trusts only these authorities; libcurl may have been built with a default folder, which is
@@ -173,7 +189,7 @@ void Exchange::trust(const Authorities& authorities) {
     set(CURLOPT_CAPATH, authorities.folder.c_str());
   } else {
     // Some TLS libraries do not support this option.
-    curl_easy_setopt(handle_.get(), CURLOPT_CAPATH, nullptr);
+    curl_easy_setopt(handle_, CURLOPT_CAPATH, nullptr);
   }
 }
 
@@ -228,7 +244,7 @@ bool Exchange::take_body(std::string_view bytes) {
 /// detected.
 bool Exchange::has_unread_bytes() const {
   curl_socket_t socket = CURL_SOCKET_BAD;
-  if (!is_plain_ || curl_easy_getinfo(handle_.get(), CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
+  if (!is_plain_ || curl_easy_getinfo(handle_, CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
       socket == CURL_SOCKET_BAD) {
     return false;
   }
@@ -244,14 +260,18 @@ std::string Exchange::reason(CURLcode code) const {
   return escaped(is_safe ? message : std::string_view(curl_easy_strerror(code)));
 }
 
-HttpResult Exchange::perform() {
-  CURLcode code = setting_failed_;
-  if (code == CURLE_OK) {
-    const SigpipeGuard guard;
-    code = handle_.perform(request_.cancel);
-  }
-  const Finish finish(handle_);
-  is_reusable_ = code == CURLE_OK;
+void Exchange::take_times() {
+  curl_off_t sent = 0, first = 0, last = 0, bytes = 0;
+  curl_easy_getinfo(handle_, CURLINFO_PRETRANSFER_TIME_T, &sent);
+  curl_easy_getinfo(handle_, CURLINFO_STARTTRANSFER_TIME_T, &first);
+  curl_easy_getinfo(handle_, CURLINFO_TOTAL_TIME_T, &last);
+  curl_easy_getinfo(handle_, CURLINFO_SIZE_DOWNLOAD_T, &bytes);
+  result_.latency = std::chrono::microseconds(std::max<curl_off_t>(first - sent, 0));
+  result_.body_time = std::chrono::microseconds(std::max<curl_off_t>(last - first, 0));
+  result_.body_bytes = static_cast<std::uint64_t>(bytes);
+}
+
+HttpResult Exchange::end(CURLcode code) {
   if (thrown_) std::rethrow_exception(thrown_);
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
   // Stopping early is a success for an error page, because only its start is needed.
@@ -260,23 +280,97 @@ HttpResult Exchange::perform() {
   if (code == CURLE_OK) {
     if (has_unread_bytes()) result_.has_excess = true;
     const char* url = nullptr;
-    curl_easy_getinfo(handle_.get(), CURLINFO_REDIRECT_URL, &url);
+    curl_easy_getinfo(handle_, CURLINFO_REDIRECT_URL, &url);
     if (url != nullptr) result_.redirect_url = url;
     result_.error_name = error_name(result_.error_text);
+    take_times();
   } else if (!result_.was_stopped) {
     result_.reason = reason(code);
   }
   return result_;
 }
 
-}  // namespace
-
 HttpResult http_exchange(CurlPool& pool, const Fetchers::Options& options, const HttpTarget& target,
                          const HttpQuery& query, const Fetcher::Request& request, HttpBody& body) {
   check_cancelled(request);
-  Exchange exchange(pool, request, body);
-  exchange.prepare(options, target, query);
-  return exchange.perform();
+  CurlHandle handle = pool.take();
+  CURLcode code = CURLE_OK;
+  HttpResult result;
+  {
+    Exchange exchange(handle.get(), request, body);
+    code = exchange.prepare(options, target, query, Sharing::kAlone);
+    if (code == CURLE_OK) {
+      const SigpipeGuard guard;
+      code = handle.perform(request.cancel);
+    }
+    const Finish finish(handle);
+    result = exchange.end(code);
+  }
+  // Discard a handle that failed: libcurl 7.88 cannot resolve any host after one unknown host. Also
+  // discard a connection with unread bytes, which would be taken for the next response.
+  if (code == CURLE_OK && !result.has_excess) pool.give_back(std::move(handle));
+  return result;
+}
+
+class HttpExchanges::Running {
+ public:
+  Running(std::size_t which, const Fetcher::Request& request, HttpBody& body)
+      : id(which), easy(curl_easy_init()), exchange(easy.get(), request, body) {
+    if (!easy) throw std::bad_alloc();
+  }
+
+  const std::size_t id;
+  const CurlEasy easy;
+  Exchange exchange;
+};
+
+HttpExchanges::HttpExchanges(CurlPool& pool, const Fetchers::Options& options)
+    : pool_(pool), options_(options), multi_(pool.take_multi()) {
+  multi_.keep_connections(kMaxOpenConnections);
+}
+
+HttpExchanges::~HttpExchanges() {
+  const SigpipeGuard guard;
+  const bool is_reusable = may_start_ && running_.empty();
+  for (const auto& running : running_) multi_.remove(running->easy.get());
+  running_.clear();
+  if (is_reusable) pool_.give_back(std::move(multi_));
+}
+
+bool HttpExchanges::start(std::size_t id, const HttpTarget& target, const HttpQuery& query,
+                          const Fetcher::Request& request, HttpBody& body) {
+  if (!may_start_) return false;
+  auto running = std::make_unique<Running>(id, request, body);
+  CURL* const easy = running->easy.get();
+  if (running->exchange.prepare(options_, target, query, Sharing::kTogether) != CURLE_OK ||
+      !multi_.add(easy)) {
+    return may_start_ = false;
+  }
+  running_.push_back(std::move(running));
+  return true;
+}
+
+std::optional<HttpExchanges::Ended> HttpExchanges::wait(std::chrono::milliseconds timeout) {
+  const SigpipeGuard guard;
+  const auto ended = multi_.wait(timeout);
+  if (multi_.has_failed()) may_start_ = false;
+  if (!ended) return std::nullopt;
+  const auto found = std::ranges::find_if(
+      running_, [&](const auto& running) { return running->easy.get() == ended->easy; });
+  const std::unique_ptr<Running> running = std::move(*found);
+  running_.erase(found);
+  Ended outcome{.id = running->id, .result = {}, .error = nullptr};
+  try {
+    outcome.result = running->exchange.end(ended->code);
+  } catch (...) {
+    outcome.error = std::current_exception();
+  }
+  // See http_exchange().
+  if (running->exchange.has_excess() || ended->code == CURLE_COULDNT_RESOLVE_HOST) {
+    may_start_ = false;
+  }
+  multi_.remove(ended->easy);
+  return outcome;
 }
 
 }  // namespace shardwise

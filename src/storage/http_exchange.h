@@ -2,7 +2,13 @@
 
 #include <curl/curl.h>
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +50,8 @@ struct HttpTarget {
   /// same.
   /// @param refused  the `credential` that the server just refused; nullopt if none was refused.
   std::function<HttpTarget(const Refused& refused)> renew = nullptr;
+  /// Returns the target for the next attempt, see `renew`.
+  HttpTarget renewed(const Refused& refused = {}) const { return renew ? renew(refused) : *this; }
   /// Examines a response that is not a file. Returns true if the response says how to repeat the
   /// request, e.g. in which region. `renew` then returns a target that does so. May be null.
   std::function<bool(const HttpResult&)> learn = nullptr;
@@ -80,9 +88,17 @@ struct HttpResult {
   std::string credential;    ///< credential of the last target
   bool was_stopped = false;  ///< the body stopped the transfer, because it needs no more bytes
   bool has_excess = false;   ///< more bytes arrived than announced
+  /// Time from the request to the first byte of the response, and from there to the last byte.
+  std::chrono::microseconds latency{}, body_time{};
+  std::uint64_t body_bytes = 0;
 
   bool has_file() const {
     return (code == CURLE_OK || was_stopped) && (answer.status == 200 || answer.status == 206);
+  }
+  bool is_redirect() const {
+    const int status = answer.status;
+    return code == CURLE_OK && !redirect_url.empty() &&
+           (status == 301 || status == 302 || status == 303 || status == 307 || status == 308);
   }
 };
 
@@ -90,5 +106,42 @@ struct HttpResult {
 /// Errors: Cancelled; errors of `body`. Other failures are reported in the result.
 HttpResult http_exchange(CurlPool& pool, const Fetchers::Options& options, const HttpTarget& target,
                          const HttpQuery& query, const Fetcher::Request& request, HttpBody& body);
+
+/// Several exchanges at a time, on the calling thread. Over https they share one HTTP/2 connection
+/// if the server has it; otherwise each has its own connection. The destructor stops them.
+/// Threads: one.
+class HttpExchanges {
+ public:
+  HttpExchanges(CurlPool& pool, const Fetchers::Options& options);
+  ~HttpExchanges();
+  HttpExchanges(const HttpExchanges&) = delete;
+  HttpExchanges& operator=(const HttpExchanges&) = delete;
+
+  /// Starts an exchange. Returns false if no more exchanges can be started, because a server sent
+  /// more bytes than it announced, or libcurl failed.
+  /// @param id  identifies the exchange in wait().
+  /// REQUIRES: `request` and `body` outlive the exchange.
+  bool start(std::size_t id, const HttpTarget& target, const HttpQuery& query,
+             const Fetcher::Request& request, HttpBody& body);
+  struct Ended {
+    std::size_t id = 0;
+    HttpResult result;
+    std::exception_ptr error;  ///< an error of http_exchange(); `result` is then incomplete
+  };
+  /// Waits until an exchange ends, at most for `timeout`. Returns nothing after the timeout.
+  std::optional<Ended> wait(std::chrono::milliseconds timeout);
+  [[nodiscard]] std::size_t num_running() const noexcept { return running_.size(); }
+  /// True if wait() will return nothing any more.
+  [[nodiscard]] bool has_failed() const noexcept { return multi_.has_failed(); }
+
+ private:
+  class Running;
+
+  CurlPool& pool_;
+  const Fetchers::Options& options_;
+  CurlMulti multi_;
+  bool may_start_ = true;
+  std::vector<std::unique_ptr<Running>> running_;
+};
 
 }  // namespace shardwise

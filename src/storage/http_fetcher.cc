@@ -13,7 +13,7 @@
 #include "base/url.h"
 #include "shardwise/base/error.h"
 #include "storage/environment.h"
-#include "storage/http_client.h"
+#include "storage/store_fetcher.h"
 #include "storage/this_machine.h"
 #include "storage/token_file.h"
 
@@ -77,8 +77,8 @@ void identify(HttpTarget& target, const Url& url, const Fetchers::Options& optio
 }
 
 /// Returns the target for `url`. The URL's userinfo becomes user and password.
-HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
-                     const CancelToken& cancel) {
+HttpTarget make_target(const std::string& url, const Fetchers::Options& options,
+                       const CancelToken& cancel) {
   const Url parsed = parse_url(url);
   const std::string& userinfo = parsed.userinfo;
   HttpTarget target{.url = canonical_url(url)};
@@ -103,26 +103,23 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
   identify(target, parsed, options, cancel);
   if (!options.bearer_token_file.empty()) {  // the token may be replaced during a transfer
     target.renew = [url, &options, cancel](const Refused&) {
-      return target_of(url, options, cancel);
+      return make_target(url, options, cancel);
     };
   }
   return target;
 }
 
-class HttpFetcher : public Fetcher {
+class HttpFetcher : public StoreFetcher {
  public:
-  explicit HttpFetcher(const Fetchers::Options& options) : options_(options), client_(options) {}
-
-  Fetcher::Stat stat(const Fetcher::Request& request) override {
-    return client_.stat(target_of(request.url, options_, request.cancel), request);
-  }
-  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
-    return client_.fetch(target_of(request.url, options_, request.cancel), request, sink);
-  }
+  explicit HttpFetcher(const Fetchers::Options& options)
+      : StoreFetcher(options), options_(options) {}
 
  private:
+  HttpTarget target_of(const Fetcher::Request& request) override {
+    return make_target(request.url, options_, request.cancel);
+  }
+
   const Fetchers::Options options_;
-  HttpClient client_;
 };
 
 }  // namespace

@@ -13,10 +13,10 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "storage/aws_keys.h"
-#include "storage/http_client.h"
 #include "storage/http_fetcher.h"
 #include "storage/listing.h"
 #include "storage/object_url.h"
+#include "storage/store_fetcher.h"
 #include "storage/xml_text.h"
 
 namespace shardwise {
@@ -132,21 +132,15 @@ std::string advice_of(const HttpResult& result) {
   return {};
 }
 
-class S3Fetcher : public Fetcher {
+class S3Fetcher : public StoreFetcher {
  public:
   explicit S3Fetcher(const Fetchers::Options& options)
-      : options_(options.s3),
+      : StoreFetcher(options),
+        options_(options.s3),
         headers_(headers_of_store(options, "x-amz-")),
         unsent_(unsent_headers(options, "x-amz-")),
-        keys_(options),
-        client_(options) {}
+        keys_(options) {}
 
-  Fetcher::Stat stat(const Fetcher::Request& request) override {
-    return client_.stat(target_of(request), request);
-  }
-  Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
-    return client_.fetch(target_of(request), request, sink);
-  }
   std::vector<std::string> list(const Fetcher::Request& request) override {
     const std::string bucket = "s3://" + parse_object_url(request.url, kS3Form, true).bucket + "/";
     return list_pages(request, [&](const std::string& page, std::vector<std::string>& urls) {
@@ -178,7 +172,7 @@ class S3Fetcher : public Fetcher {
                             request);
   }
 
-  HttpTarget target_of(const Fetcher::Request& request) {
+  HttpTarget target_of(const Fetcher::Request& request) override {
     return signed_target(
         request, [&request](const S3Access& access) { return s3_target(request.url, access); });
   }
@@ -218,7 +212,6 @@ class S3Fetcher : public Fetcher {
   const std::vector<std::string> headers_;
   const std::string unsent_;
   AwsKeyChain keys_;
-  HttpClient client_;
   Mutex mutex_;
   /// Regions that servers named, by bucket, if they differ from the configured region.
   std::map<std::string, std::string> regions_ SHARDWISE_GUARDED_BY(mutex_);

@@ -48,10 +48,16 @@ struct ShardPin {
     const std::uint64_t before = state.fetch_sub(kPin, std::memory_order_acq_rel);
     if ((before & ~kClosing) == (kOpen | kPin)) destroy(this);
   }
-  /// Called by the pool's destructor.
-  void leave_pool() noexcept {
+  /// True if the shard is open and has pins.
+  [[nodiscard]] bool is_pinned() const noexcept {
+    const std::uint64_t now = state.load(std::memory_order_relaxed);
+    return (now & kOpen) != 0 && (now & ~kClosing) != kIdle;
+  }
+  /// Called by the pool's destructor. Returns true if there are no pins; the caller then destroys
+  /// this object.
+  [[nodiscard]] bool leave_pool() noexcept {
     const std::uint64_t before = state.fetch_sub(kPooled, std::memory_order_acq_rel);
-    if ((before & ~(kIdle | kClosing)) == 0) destroy(this);
+    return (before & ~(kIdle | kClosing)) == 0;
   }
 
   std::atomic<std::uint64_t> state{kPooled};

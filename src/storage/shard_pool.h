@@ -1,19 +1,19 @@
 #pragma once
 
-#include <algorithm>
+#include <array>
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "base/assert.h"
 #include "base/cancel_scope.h"
 #include "base/fork.h"
+#include "storage/lru_queue.h"
 #include "storage/opening_time.h"
 #include "storage/shard_handle.h"
 
@@ -24,11 +24,8 @@ struct ShardPoolOptions {
   std::size_t max_shards = 4096;
   /// Maximum total size of open shards in the address space, in bytes.
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
-  /// Returns true for a shard that is expensive to open; such shards are closed last. Called with
-  /// the pool's lock held; may be empty.
-  std::function<bool(std::uint64_t number)> is_dear = nullptr;
-  /// Maximum total size of open cheap shards, in bytes. Expensive shards are not closed to satisfy
-  /// it.
+  /// Maximum total size of open shards that are not dear, in bytes. Dear shards are not closed to
+  /// satisfy it.
   std::uint64_t max_cheap_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
@@ -37,23 +34,28 @@ struct ShardPoolStats {
   std::uint64_t evicted = 0;
   std::size_t open_shards = 0;
   std::uint64_t open_bytes = 0;
+  std::uint64_t looks = 0;  ///< number of shards that all searches for a victim looked at
 };
 
 /// A bounded pool of open shards, identified by their numbers.
 ///
-/// `Shard` is the caller's type of an open shard, with a method `size_bytes()`. The pool evicts the
-/// least recently used shard. To make a hit cheap, time advances only when a shard is opened: uses
-/// between two openings are not ordered.
+/// `Shard` is the caller's type of an open shard, with the methods `size_bytes()` and `is_dear()`,
+/// whose results do not change. A dear shard is expensive to open. The pool evicts the least
+/// recently used shard, and dear shards after all others. To make a hit cheap, time advances only
+/// when a shard is opened: uses between two openings are not ordered.
 ///
 /// Lifetime: a handle shares ownership, and stays valid after the pool is destroyed. A shard with a
 ///   handle is pinned and cannot be evicted. If all shards are pinned, the pool exceeds its bounds
-///   until some are unpinned.
+///   until some are unpinned. If more than LruQueue::kPinnedLooks shards were pinned, it may take
+///   several openings until the pool notices that they are not.
 /// Threads: internally synchronised. Each shard is opened by one thread. Other threads that want
 ///   this shard wait for it; threads that want other shards do not wait.
 /// Processes: a forked child has a copy of the pool. The child reopens shards that other threads of
 ///   the parent were opening at the fork. Shards that those threads had pinned stay open in the
 ///   child.
-/// Cost: a hit costs one atomic addition, and destroying the handle another.
+/// Cost: a hit costs one atomic addition, and destroying the handle another. An opening costs
+///   O(log n) for n open shards. The memory grows with the shards that were opened, not with
+///   num_shards.
 template <class Shard>
 class ShardPool {
  public:
@@ -63,11 +65,21 @@ class ShardPool {
   using Opener = std::function<std::unique_ptr<const Shard>(std::uint64_t number)>;
 
   ShardPool(std::size_t num_shards, Opener opener, ShardPoolOptions options = {})
-      : opener_(std::move(opener)), options_(options) {
-    slots_.reserve(num_shards);
-    opening_.resize(num_shards);
-    book_->reserve(num_shards);
-    for (std::size_t i = 0; i < num_shards; ++i) slots_.emplace_back(new Slot(book_, i));
+      : num_shards_(num_shards),
+        chunks_(std::make_unique<std::atomic<Chunk*>[]>(num_chunks())),
+        opener_(std::move(opener)),
+        options_(options) {}
+  ~ShardPool() {
+    // With the lock held, because another thread may close a shard when it drops the last pin.
+    {
+      const Lock lock(book_->mutex);
+      for_each_slot([](std::atomic<Slot*>& at) {
+        if (!at.load(std::memory_order_relaxed)->leave_pool()) at = nullptr;  // its pin owns it
+      });
+      book_->queue.clear();
+    }
+    for_each_slot([](std::atomic<Slot*>& at) { delete at.load(std::memory_order_relaxed); });
+    for (std::size_t i = 0; i < num_chunks(); ++i) delete chunks_[i].load();
   }
 
   ShardPool(const ShardPool&) = delete;
@@ -76,18 +88,18 @@ class ShardPool {
   /// Returns the shard, and opens it if necessary. REQUIRES: number < num_shards.
   Handle get(std::uint64_t number) {
     if (Handle opened = find(number)) return opened;
-    return open(*slots_[number], number);
+    return open(make_slot(number), number);
   }
 
   /// Returns the shard if it is open; otherwise an empty handle. REQUIRES: number < num_shards.
   Handle find(std::uint64_t number) noexcept {
-    SHARDWISE_ASSERT_HOT(number < slots_.size());
-    Slot& slot = *slots_[number];
+    Slot* const slot = find_slot(number);
+    if (slot == nullptr) return {};
     const std::uint64_t now = clock_.load(std::memory_order_relaxed);
-    if (slot.last_use.load(std::memory_order_relaxed) != now) {
-      slot.last_use.store(now, std::memory_order_relaxed);
+    if (slot->last_use.load(std::memory_order_relaxed) != now) {
+      slot->last_use.store(now, std::memory_order_relaxed);
     }
-    if (slot.try_pin()) return Handle(&slot, slot.shard.get());
+    if (slot->try_pin()) return Handle(slot, slot->shard.get());
     return {};
   }
 
@@ -96,6 +108,7 @@ class ShardPool {
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
     victim = drop_one();
+    if (!victim) victim = drop_one(/*may_be_dear=*/true, /*max_pinned=*/kAll);
     return victim != nullptr;
   }
 
@@ -104,56 +117,64 @@ class ShardPool {
   /// call closes the shard.
   /// REQUIRES: number < num_shards.
   bool close(std::uint64_t number) {
-    SHARDWISE_ASSERT(number < slots_.size());
-    Slot& slot = *slots_[number];
+    SHARDWISE_ASSERT(number < num_shards_);
+    Slot* const slot = find_slot(number);
+    if (slot == nullptr) return false;
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
-    if ((slot.state.load(std::memory_order_relaxed) & Slot::kOpen) == 0) return false;
-    slot.state.fetch_or(Slot::kClosing, std::memory_order_relaxed);
-    victim = take(*book_, slot);
+    if ((slot->state.load(std::memory_order_relaxed) & Slot::kOpen) == 0) return false;
+    slot->state.fetch_or(Slot::kClosing, std::memory_order_relaxed);
+    victim = take(*book_, *slot);
     return victim != nullptr;
   }
 
   /// True if this shard is open and pinned. REQUIRES: number < num_shards.
   bool is_pinned(std::uint64_t number) const noexcept {
-    SHARDWISE_ASSERT(number < slots_.size());
-    const auto state = slots_[number]->state.load(std::memory_order_relaxed);
-    return (state & Slot::kOpen) != 0 && (state & ~Slot::kClosing) != Slot::kIdle;
+    SHARDWISE_ASSERT(number < num_shards_);
+    const Slot* const slot = find_slot(number);
+    return slot != nullptr && slot->is_pinned();
   }
 
   ShardPoolStats stats() const {
     const Lock lock(book_->mutex);
-    return book_->stats;
+    ShardPoolStats now = book_->stats;
+    now.looks = book_->queue.looks();
+    return now;
   }
 
  private:
-  /// The list of open shards. Pinned shards share it, because they may outlive the pool.
+  struct Slot;
+
+  /// The open shards. Pinned shards share it, because they may outlive the pool.
   struct Book {
-    void reserve(std::size_t num_shards) {
-      const Lock lock(mutex);
-      open.reserve(num_shards);  // add() must not fail, because the shard is already open by then
-    }
-    void add(std::uint64_t number, std::uint64_t size_bytes) noexcept SHARDWISE_REQUIRES(mutex) {
-      open.push_back(number);
+    void add(Slot& slot) noexcept SHARDWISE_REQUIRES(mutex) {
+      slot.is_dear = slot.shard->is_dear();
+      queue.add(slot, stats.opened);
       ++stats.opened;
       ++stats.open_shards;
-      stats.open_bytes += size_bytes;
+      count(slot, slot.shard->size_bytes());
     }
-    void remove(std::uint64_t number, std::uint64_t size_bytes) noexcept SHARDWISE_REQUIRES(mutex) {
-      open.erase(std::find(open.begin(), open.end(), number));
+    void remove(Slot& slot) noexcept SHARDWISE_REQUIRES(mutex) {
+      queue.remove(slot);
       ++stats.evicted;
       --stats.open_shards;
-      stats.open_bytes -= size_bytes;
+      count(slot, -slot.shard->size_bytes());
+    }
+    /// @param bytes  the difference, which may wrap.
+    void count(const Slot& slot, std::uint64_t bytes) noexcept SHARDWISE_REQUIRES(mutex) {
+      stats.open_bytes += bytes;
+      if (!slot.is_dear) cheap_bytes += bytes;
     }
 
     Mutex mutex;
-    std::vector<std::uint64_t> open SHARDWISE_GUARDED_BY(mutex);
+    detail::LruQueue queue SHARDWISE_GUARDED_BY(mutex);
     ShardPoolStats stats SHARDWISE_GUARDED_BY(mutex);
+    std::uint64_t cheap_bytes SHARDWISE_GUARDED_BY(mutex) = 0;  // size of shards that are not dear
   };
 
-  struct Slot : detail::ShardPin {
-    Slot(std::shared_ptr<Book> of, std::uint64_t shard_number)
-        : ShardPin([](ShardPin* pin) noexcept { delete static_cast<Slot*>(pin); },
+  struct Slot : detail::LruEntry {
+    explicit Slot(std::shared_ptr<Book> of)
+        : LruEntry([](ShardPin* pin) noexcept { delete static_cast<Slot*>(pin); },
                    [](ShardPin* pin) noexcept {
                      std::unique_ptr<const Shard> gone;  // closed after the lock is released
                      Slot& slot = *static_cast<Slot*>(pin);
@@ -162,25 +183,53 @@ class ShardPool {
                      gone = take(open, slot, kPin);
                      return gone != nullptr;
                    }),
-          book(std::move(of)),
-          number(shard_number) {}
+          book(std::move(of)) {}
 
     const std::shared_ptr<Book> book;
-    const std::uint64_t number;
     std::unique_ptr<const Shard> shard;  // written only with the book's lock held and kOpen unset
-    std::atomic<std::uint64_t> last_use{0};
   };
-  struct LeavePool {
-    void operator()(Slot* slot) const noexcept { slot->leave_pool(); }
-  };
+  static constexpr std::size_t kChunkSlots = 64;
+  /// The slots of consecutive shards. A slot is null until its shard is opened.
+  using Chunk = std::array<std::atomic<Slot*>, kChunkSlots>;
+
+  std::size_t num_chunks() const noexcept { return (num_shards_ + kChunkSlots - 1) / kChunkSlots; }
+  template <class Action>
+  void for_each_slot(const Action& action) const {
+    for (std::size_t i = 0; i < num_chunks(); ++i) {
+      Chunk* const chunk = chunks_[i].load(std::memory_order_relaxed);
+      if (chunk == nullptr) continue;
+      for (std::atomic<Slot*>& slot : *chunk) {
+        if (slot.load(std::memory_order_relaxed) != nullptr) action(slot);
+      }
+    }
+  }
+  Slot* find_slot(std::uint64_t number) const noexcept {
+    SHARDWISE_ASSERT_HOT(number < num_shards_);
+    const Chunk* const chunk = chunks_[number / kChunkSlots].load(std::memory_order_acquire);
+    if (chunk == nullptr) return nullptr;
+    return (*chunk)[number % kChunkSlots].load(std::memory_order_acquire);
+  }
+  Slot& make_slot(std::uint64_t number) {
+    const Lock lock(book_->mutex);
+    std::atomic<Chunk*>& chunk = chunks_[number / kChunkSlots];
+    if (chunk.load(std::memory_order_relaxed) == nullptr) {
+      chunk.store(new Chunk{}, std::memory_order_release);
+    }
+    std::atomic<Slot*>& slot = (*chunk.load(std::memory_order_relaxed))[number % kChunkSlots];
+    if (slot.load(std::memory_order_relaxed) == nullptr) {
+      auto made = std::make_unique<Slot>(book_);
+      made->last_use = clock_.load(std::memory_order_relaxed);
+      slot.store(made.release(), std::memory_order_release);
+    }
+    return *slot.load(std::memory_order_relaxed);
+  }
 
   Handle open(Slot& slot, std::uint64_t number) {
     const detail::OpeningTimer timer;
     Turn turn(*this, slot, number);
     if (Handle opened = turn.wait()) return opened;
     std::unique_ptr<const Shard> shard = opener_(number);
-    const std::uint64_t size_bytes = shard->size_bytes();
-    Handle handle = turn.end(std::move(shard), size_bytes);
+    Handle handle = turn.end(std::move(shard));
     while (make_room()) {
     }
     return handle;
@@ -206,31 +255,34 @@ class ShardPool {
       const Lock lock(pool_.book_->mutex);
       // Ignore an entry of another generation: the thread that set it belongs to the parent, and
       // does not exist in this process.
-      std::uint64_t& opening = pool_.opening_[number_];
-      while (opening == process_generation()) {
+      for (;;) {
+        const auto opening = pool_.opening_.find(number_);
+        if (opening == pool_.opening_.end() || opening->second != process_generation()) break;
         pool_.opened_.wait(pool_.book_->mutex, detail::CancelScope::joined({}));
       }
       if (slot_.try_pin()) return Handle(&slot_, slot_.shard.get());
-      process_ = opening = process_generation();
+      pool_.opening_[number_] = process_generation();
+      process_ = process_generation();
       return {};
     }
     /// Adds the opened shard to the pool.
-    Handle end(std::unique_ptr<const Shard>&& shard, std::uint64_t size_bytes) {
+    Handle end(std::unique_ptr<const Shard>&& shard) {
       const Lock lock(pool_.book_->mutex);
       // After a fork during an opening, another thread of the child may have opened the shard too.
       if (slot_.try_pin()) return Handle(&slot_, slot_.shard.get());
       slot_.shard = std::move(shard);
       slot_.state.fetch_add(Slot::kOpen + Slot::kPin, std::memory_order_release);
       pool_.clock_.fetch_add(1, std::memory_order_relaxed);
-      pool_.book_->add(number_, size_bytes);
+      pool_.book_->add(slot_);
       give_up();
       return Handle(&slot_, slot_.shard.get());
     }
 
    private:
     void give_up() noexcept SHARDWISE_REQUIRES(pool_.book_->mutex) {
-      std::uint64_t& opening = pool_.opening_[number_];
-      if (opening == std::exchange(process_, 0)) opening = 0;
+      const auto opening = pool_.opening_.find(number_);
+      const std::uint64_t own = std::exchange(process_, 0);
+      if (opening != pool_.opening_.end() && opening->second == own) pool_.opening_.erase(opening);
       pool_.opened_.notify_all();
     }
 
@@ -246,22 +298,13 @@ class ShardPool {
   bool make_room() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
-    const std::uint64_t open_bytes = book_->stats.open_bytes;
-    if (book_->open.size() > options_.max_shards || open_bytes > options_.max_bytes) {
+    if (book_->stats.open_shards > options_.max_shards ||
+        book_->stats.open_bytes > options_.max_bytes) {
       victim = drop_one();
-    } else if (open_bytes > options_.max_cheap_bytes && has_too_many_cheap()) {
+    } else if (book_->cheap_bytes > options_.max_cheap_bytes) {
       victim = drop_one(/*may_be_dear=*/false);
     }
     return victim != nullptr;
-  }
-
-  bool is_dear(std::uint64_t number) const { return options_.is_dear && options_.is_dear(number); }
-  bool has_too_many_cheap() const SHARDWISE_REQUIRES(book_->mutex) {
-    std::uint64_t bytes = 0;
-    for (const std::uint64_t number : book_->open) {
-      if (!is_dear(number)) bytes += slots_[number]->shard->size_bytes();
-    }
-    return bytes > options_.max_cheap_bytes;
   }
 
   /// Removes an open shard from the pool if it has exactly `pins` pins; otherwise returns null.
@@ -273,41 +316,34 @@ class ShardPool {
     if (!slot.state.compare_exchange_strong(now, Slot::kPooled | pins, std::memory_order_acquire)) {
       return nullptr;
     }
-    book.remove(slot.number, slot.shard->size_bytes());
+    book.remove(slot);
     return std::move(slot.shard);
   }
 
   /// Removes the least recently used idle shard from the pool.
-  std::unique_ptr<const Shard> drop_one(bool may_be_dear = true) SHARDWISE_REQUIRES(book_->mutex) {
-    for (;;) {
-      Slot* best = nullptr;
-      std::pair<bool, std::uint64_t> first{true, std::numeric_limits<std::uint64_t>::max()};
-      for (const std::uint64_t number : book_->open) {
-        Slot& slot = *slots_[number];
-        if (is_pinned(number)) continue;
-        const std::pair<bool, std::uint64_t> rank{is_dear(number),
-                                                  slot.last_use.load(std::memory_order_relaxed)};
-        if (rank.first && !may_be_dear) continue;
-        if (rank < first) {
-          first = rank;
-          best = &slot;
-        }
-      }
-      if (best == nullptr) return nullptr;
+  std::unique_ptr<const Shard> drop_one(bool may_be_dear = true,
+                                        std::size_t max_pinned = detail::LruQueue::kPinnedLooks)
+      SHARDWISE_REQUIRES(book_->mutex) {
+    while (detail::LruEntry* const best = book_->queue.least_recent(may_be_dear, max_pinned)) {
       // If take() fails, another thread has pinned the shard in the meantime; look for the next
       // one.
-      if (auto victim = take(*book_, *best)) return victim;
+      if (auto victim = take(*book_, static_cast<Slot&>(*best))) return victim;
     }
+    return nullptr;
   }
 
+  static constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+
+  const std::size_t num_shards_;
   const std::shared_ptr<Book> book_ = std::make_shared<Book>();
-  std::vector<std::unique_ptr<Slot, LeavePool>> slots_;
+  // Chunks and slots are added with the book's lock held, and removed by the destructor.
+  const std::unique_ptr<std::atomic<Chunk*>[]> chunks_;
   const Opener opener_;
   const ShardPoolOptions options_;
   std::atomic<std::uint64_t> clock_{1};
   Condition opened_;  // signalled after a shard was opened, or failed to open
-  // For each shard, the generation of the process in which a thread is opening it; 0 if none is.
-  std::vector<std::uint64_t> opening_ SHARDWISE_GUARDED_BY(book_->mutex);
+  // Shards that a thread is opening, with the generation of its process.
+  std::unordered_map<std::uint64_t, std::uint64_t> opening_ SHARDWISE_GUARDED_BY(book_->mutex);
 };
 
 }  // namespace shardwise

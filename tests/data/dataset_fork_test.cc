@@ -93,7 +93,7 @@ std::string wrong_with_some(const Data& data, std::mt19937_64& random, int count
 /// Threads that fetch allocate memory so often that one of several hundred children found the
 /// allocator locked.
 constexpr const char* kWhySkipped =
-    "a forked child may find the sanitizer's allocator locked, and would hang";
+    "needs a build without ThreadSanitizer; skipped because its allocator may be locked in a child";
 
 class DatasetBusyForkTest : public ::testing::Test {
  protected:

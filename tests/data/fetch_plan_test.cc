@@ -30,6 +30,25 @@ FetchPlan plan(const FetchPlan::Shards& shards, const Order& order, const RankOp
   return plan_fetches(*sampler_of(shards, order, ranks), shards, options);
 }
 
+TEST(FetchPlanTest, RanksThatShareAStreamOfSmallShardsAreWarned) {
+  const FetchPlan::Shards small = FetchPlan::Shards::alike(100'000, 10, 1000);
+  const FetchPlan::Shards large = FetchPlan::Shards::alike(1000, 1000, 1000);
+  const auto warning = [](const FetchPlan::Shards& shards, const Order& order,
+                          std::uint64_t world_size) {
+    return shared_stream_warning(*sampler_of(shards, order, {.world_size = world_size}),
+                                 shards.sizes_bytes.size());
+  };
+  EXPECT_THAT(warning(small, {}, 64).value_or(""), HasSubstr("streams"));
+  EXPECT_THAT(warning(small, {.kind = Sharded{}}, 64).value_or(""), HasSubstr("64"));
+  EXPECT_THAT(warning(large, {}, 1000).value_or(""), HasSubstr("streams"));
+  EXPECT_EQ(warning(small, {.streams = 64}, 64), std::nullopt);
+  EXPECT_EQ(warning(small, {}, 1), std::nullopt);
+  EXPECT_EQ(warning(large, {}, 64), std::nullopt) << "a rank reads 16 samples of an open shard";
+  EXPECT_EQ(warning(small, {.kind = Chunked{1, 1}}, 64), std::nullopt) << "streams do not help";
+  EXPECT_EQ(warning(small, {.kind = Resampled{}}, 64), std::nullopt);
+  EXPECT_EQ(warning(FetchPlan::Shards::alike(100, 10, 1000), {}, 64), std::nullopt);
+}
+
 TEST(FetchPlanTest, ACacheThatHoldsAllFetchesAllInTheFirstEpochAndNothingLater) {
   const FetchPlan::Shards shards = FetchPlan::Shards::alike(20, 100, 1000);
   const auto sampler = sampler_of(shards, {.kind = Chunked{30, 1}}, {.world_size = 4});

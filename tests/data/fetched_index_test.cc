@@ -183,6 +183,23 @@ TEST_F(FetchedIndexTest, AnotherVersionIsFetchedAndTheLastOneStays) {
       << "the caller compares the fingerprints";
 }
 
+TEST_F(FetchedIndexTest, OfTwoVersionsWithOneFingerprintTheCurrentOneIsOpened) {
+  const std::string fingerprint = to_string(open().fingerprint());
+  Dataset::Options wanted = options();
+  wanted.index_cache.fingerprint = open().fingerprint();
+  // Twice, because a folder may be listed in any order.
+  for (const bool has_column : {true, false}) {
+    build_index(index_path(), shards_in(data()),
+                {.content = {.columns = {has_column ? std::vector<Index::Column>{{"txt", "txt", ""}}
+                                                    : std::vector<Index::Column>{}}}});
+    upload();
+    const Dataset current = open();
+    ASSERT_EQ(to_string(current.fingerprint()), fingerprint);
+    EXPECT_EQ(kept_with(".idx"), 2U);
+    EXPECT_EQ(Dataset::open(url(), wanted).index().path(), current.index().path());
+  }
+}
+
 TEST_F(FetchedIndexTest, ATableThatIsThereIsNotFetchedAgain) {
   open();
   upload();  // new ETags, the same bytes
@@ -203,6 +220,27 @@ TEST_F(FetchedIndexTest, AServerWithoutVersionsSendsTheCatalogueEachTime) {
   EXPECT_GT(gets(), first);
   EXPECT_EQ(server_.gets(table_path()), 1);
   EXPECT_EQ(kept_with(".idx"), 1U);
+}
+
+TEST_F(FetchedIndexTest, TheVersionBeforeStaysIfTheCurrentOneIsFetchedAgain) {
+  Dataset::Options wanted = options();
+  wanted.index_cache.fingerprint = open().fingerprint();
+  grow();
+  const std::string path = open().index().path();
+  const auto opens_before = [&] {
+    const int before = num_requests();
+    return Dataset::open(url(), wanted).size() == 3U * kSamples && num_requests() == before;
+  };
+  EXPECT_TRUE(opens_before());
+  upload();  // the same files, as new versions
+  open();
+  EXPECT_TRUE(opens_before());
+  write_file(path, "damaged");
+  open();
+  EXPECT_TRUE(opens_before());
+  server_.serve(path_of("train.idx"), {.body = read_file(index_path()), .etag = ""});
+  for (int i = 0; i < 2; ++i) open();
+  EXPECT_TRUE(opens_before());
 }
 
 TEST_F(FetchedIndexTest, TheCopyIsUsedIfTheServerIsAway) {
@@ -338,7 +376,7 @@ TEST_F(FetchedIndexTest, WrongFilesAreErrorsThatSayWhatToDo) {
               each.code);
     for (const std::string& says : each.says) EXPECT_THAT(text, HasSubstr(says));
     EXPECT_EQ(server_.gets(table) - gets, 2 * each.gets);
-    // Nothing of it is used later.
+    // Files that were refused are not used when the server has the right ones.
     server_.serve(idx, {.body = catalogue, .etag = "\"right\""});
     server_.serve(table, {.body = bytes, .etag = "\"right\""});
     EXPECT_EQ(open().size(), 3U * kSamples);
@@ -594,13 +632,53 @@ TEST_F(FetchedIndexTest, ADamagedCopyIsFetchedAgain) {
     fs::remove(damaged);
     EXPECT_EQ(text_of(open(), 0), "one");
   }
-  write_file(fs::path(path).parent_path() / "origin.json", "[]");
-  EXPECT_EQ(text_of(open(), 0), "one");
+  // Opening notices each damage to the catalogue.
+  const std::string right = read_file(path);
+  for (std::size_t at = 0; at < right.size(); at += 211) {
+    std::string wrong = right;
+    wrong[at] = static_cast<char>(wrong[at] ^ 4);
+    write_file(path, wrong);
+    EXPECT_EQ(text_of(open(), 0), "one") << at;
+    EXPECT_EQ(read_file(path), right) << at;
+  }
+  write_file(path, right.substr(0, 600));
+  Dataset::Options offline = options();
+  offline.index_cache.offline = true;
+  EXPECT_THAT(error_text([&] { Dataset::open(url(), offline); }),
+              AllOf(HasSubstr("damaged"), HasSubstr(url()),
+                    HasSubstr("without IndexCacheOptions::offline")));
+  open();
+  // Without an origin, a worker that needs this version fetches the index, too.
+  Dataset::Options wanted = options();
+  wanted.index_cache.fingerprint = open().fingerprint();
+  for (const auto& how : {options(), wanted}) {
+    write_file(fs::path(path).parent_path() / "origin.json", "[]");
+    EXPECT_EQ(text_of(Dataset::open(url(), how), 0), "one");
+  }
   EXPECT_EQ(error_code([&] {
               fs::remove(fs::path(path).parent_path() / "origin.json");
               Index::open(path);
             }),
             ErrorCode::kCorruptIndex);
+}
+
+TEST_F(FetchedIndexTest, TheErrorOfADamagedSegmentSaysHowTheIndexIsFetchedAgain) {
+  const std::string path = open().index().path();
+  const std::string home = fs::path(path).parent_path();
+  const std::string table = home + "/" + table_name();
+  std::string bytes = read_file(table);
+  const std::size_t at = bytes.find("s0");  // the first key, which opening does not read
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = 'x';
+  write_file(table, bytes);
+  const Dataset data = open();
+  for (const auto& text :
+       {error_text([&] { text_of(data, 0); }), error_text([&] { data.index().validate(); })}) {
+    EXPECT_THAT(text, AllOf(StartsWith("the index is damaged: '" + table),
+                            HasSubstr("remove the folder '" + home + "'"), HasSubstr("URL")));
+  }
+  fs::remove_all(home);
+  EXPECT_EQ(text_of(open(), 0), "one");
 }
 
 TEST_F(FetchedIndexTest, ACopyThatIsNotUsedForLongIsRemoved) {

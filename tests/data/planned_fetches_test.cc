@@ -79,6 +79,7 @@ class Configuration {
                      {.nodes = 1, .cache_bytes = budget_, .epochs = num_epochs_ + 2});
     ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 0});
     if (!prefetcher.is_active()) return false;
+    bool is_as_planned = true;  // the cache has the shards that it has in the plan
     for (std::uint64_t epoch = 0; epoch < num_epochs_; ++epoch) {
       const std::uint64_t before = num_gets();
       sampler->set_epoch(epoch);
@@ -92,13 +93,16 @@ class Configuration {
       }
       const FetchPlan::CacheCounts planned = plan.total(epoch).next_use;
       const std::uint64_t fetched = num_gets() - before;
+      if (!is_as_planned) continue;
       if (planned.bypasses == 0) {
         EXPECT_EQ(fetched, planned.fetches) << "epoch " << epoch;
         EXPECT_LE(cache->used_bytes(), budget_);
       } else {
         // The shards in use do not fit. Shards up to half the budget stay open outside the budget,
-        // and samples of the other shards may be fetched one by one.
+        // and samples of the other shards may be fetched one by one. Afterwards the cache may have
+        // other shards than the plan (seed 723625442).
         EXPECT_GE(fetched + planned.bypasses, planned.fetches) << "epoch " << epoch;
+        is_as_planned = false;
       }
     }
     return true;

@@ -2,13 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
+#include <iterator>
+#include <limits>
 #include <map>
 #include <set>
 
+#include "base/fault_point.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/order/epoch_audit.h"
 #include "support/chain.h"
+#include "support/process.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -65,6 +70,10 @@ std::vector<std::string> bytes_of(const std::string& folder) {
   return bytes;
 }
 
+std::ptrdiff_t num_files(const std::string& folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
 /// Random data, conditions, limits and threads; calls are interrupted and continued. Compared with
 /// the samples of the data.
 TEST(RepackTest, EachSampleIsInOneNewShardWhateverInterruptsTheCall) {
@@ -116,6 +125,187 @@ TEST(RepackTest, EachSampleIsInOneNewShardWhateverInterruptsTheCall) {
     }
     EXPECT_EQ(repacked.numbers("cls").size(), some.size());
   });
+}
+
+TEST(RepackTest, NoShardThatIsReadIsReplaced) {
+  const TempDir dir;
+  test::Dice dice(2);
+  const std::string folder = dir / "out", link = dir / "link";
+  repack(make_data(dir, 3, dice), folder, {.max_samples = 5});
+  const Dataset data = Dataset::open(folder + "/shards.idx");
+  const std::vector<std::string> before = bytes_of(folder);
+  const std::ptrdiff_t files = num_files(folder);
+  std::filesystem::create_directory_symlink(folder, link);
+  for (const std::string& to : {folder, link}) {
+    for (const bool restart : {false, true}) {
+      const Repacking::Options options{.index = dir / "new.idx", .restart = restart};
+      EXPECT_THAT(test::error_text([&] { repack(data, to, options); }),
+                  HasSubstr("a shard that is read: '" + folder));
+    }
+  }
+  EXPECT_EQ(bytes_of(folder), before);
+  EXPECT_EQ(num_files(folder), files);
+  const Repacking::Report beside = repack(data, link, {.prefix = "a-", .index = dir / "a.idx"});
+  EXPECT_EQ(beside.samples, data.size());
+  EXPECT_EQ(content_of(Dataset::open(beside.index)), content_of(data));
+}
+
+TEST(RepackTest, LimitsOfZeroAndNoLimitsAreHandled) {
+  const TempDir dir;
+  test::Dice dice(3);
+  const Dataset data = make_data(dir, 2, dice);
+  EXPECT_EQ(test::error_code([&] { repack(data, dir / "out", {.max_samples = 0}); }),
+            ErrorCode::kInvalidArgument);
+  constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
+  const Repacking::Report report =
+      repack(data, dir / "out", {.max_samples = kMax, .dry_run = true});
+  EXPECT_EQ(report.shards, 1u);
+  EXPECT_EQ(report.samples, data.size());
+  EXPECT_EQ(report.index, dir / "out/shards.idx");
+  EXPECT_EQ(repack(data, dir / "out", {.max_samples = kMax, .max_bytes = kMax - 1}).shards, 1u);
+}
+
+/// Calls with data of equal headers but other bytes, other options, and kills at any place, in one
+/// folder. A call that returns has written what an undisturbed call writes. A call that is refused
+/// has changed nothing.
+TEST(RepackTest, AKilledCallIsContinuedOnlyByTheSameCall) {
+  test::for_each_seed(6, 200, [](std::uint64_t seed) {
+    test::Dice dice(seed);
+    const TempDir dir;
+    std::vector<Dataset> sources;
+    for (const char text : {'a', 'b'}) {
+      const std::string home = dir / std::string(1, text);
+      std::filesystem::create_directory(home);
+      test::Dice same(seed);
+      std::vector<std::string> shards;
+      for (int i = 0; i < 3; ++i) {
+        TarBuilder tar;
+        for (std::uint64_t j = same.between(1, 12); j > 0; --j) {
+          tar.file("s" + std::to_string(100 * i + static_cast<int>(j)) + ".txt",
+                   std::string(same.below(2000), text));
+        }
+        shards.push_back(home + "/" + std::to_string(i) + ".tar");
+        test::write_file(shards.back(), tar.end().bytes());
+      }
+      build_index(home + "/old.idx", shards);
+      sources.push_back(Dataset::open(home + "/old.idx"));
+    }
+    ASSERT_EQ(sources[0].fingerprint(), sources[1].fingerprint());
+
+    struct Call {
+      const Dataset* data;
+      Repacking::Options options;
+      std::vector<std::string> bytes;  // of an undisturbed call
+      std::string plan;
+    };
+    std::vector<Call> calls;
+    for (int i = 0; i < 4; ++i) {
+      Call call{&sources[static_cast<std::size_t>(i % 2)], {}, {}, {}};
+      call.options.max_samples = i < 2 ? 4 : dice.between(1, 6);
+      if (dice.one_in(3)) call.options.max_bytes = dice.between(1000, 9000);
+      if (i >= 2 && dice.flip()) call.options.shuffle = dice.below(3);
+      const std::string folder = dir / ("whole" + std::to_string(i));
+      {
+        const Repacking work(*call.data, folder, call.options);
+        call.plan = test::read_file(folder + "/repack.json");
+      }
+      repack(*call.data, folder, call.options);
+      call.bytes = bytes_of(folder);
+      calls.push_back(std::move(call));
+    }
+    const std::string folder = dir / "out";
+    const Call* owner = nullptr;  // the killed call that the next one may continue
+    for (int step = 0; step < 14; ++step) {
+      const Call& call = owner != nullptr && dice.flip() ? *owner : dice.one_of(calls);
+      Repacking::Options options = call.options;
+      options.restart = dice.one_in(3);
+      options.threads = static_cast<unsigned>(dice.below(3));
+      static int left = 0;
+      left = static_cast<int>(dice.below(30));  // 0 kills nobody
+      const std::vector<std::string> before =
+          std::filesystem::exists(folder) ? bytes_of(folder) : std::vector<std::string>();
+      const std::string end = test::in_child([&]() -> std::string {
+        set_fault_handler([](const char*) {
+          if (--left == 0) ::kill(::getpid(), SIGKILL);
+        });
+        try {
+          repack(*call.data, folder, options);
+          return "";
+        } catch (const InvalidArgument& e) {
+          return std::string("refused: ") + e.what();
+        }
+      });
+      SCOPED_TRACE("step " + std::to_string(step) + ": " + end);
+      if (end.empty()) {
+        EXPECT_EQ(bytes_of(folder), call.bytes);
+        EXPECT_FALSE(std::filesystem::exists(folder + "/repack.json"));
+        EXPECT_EQ(content_of(Dataset::open(folder + "/shards.idx")), content_of(*call.data));
+        owner = nullptr;
+      } else if (end.starts_with("refused")) {
+        EXPECT_EQ(bytes_of(folder), before);
+        EXPECT_FALSE(options.restart) << "a restart is never refused";
+        EXPECT_NE(&call, owner) << "the same call continues";
+      } else {
+        ASSERT_EQ(end, "killed by signal 9");
+        const std::string path = folder + "/repack.json";
+        const std::string plan = std::filesystem::exists(path) ? test::read_file(path) : "";
+        owner = nullptr;
+        for (const Call& each : calls) {
+          if (each.plan == plan) owner = &each;
+        }
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+    const Call& last = calls[3];
+    Repacking::Options options = last.options;
+    options.restart = true;
+    repack(*last.data, folder, options);
+    EXPECT_EQ(bytes_of(folder), last.bytes);
+  });
+}
+
+/// Members that the policies of the old index leave out or keep, and columns without a value.
+TEST(RepackTest, SamplesOfAnIndexWithLenientPoliciesAreCopied) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("./a.json", R"({"n": 1})").file("./a.TXT", "first").file("./a.txt", "second");
+  tar.file("README", "no field").file("d/.hidden", "x").entry("dir/", '5', "");
+  tar.file("d/b.json", "{broken").file("d/b.x.y", "");
+  tar.entry("d/b.link", '1', "", "d/b.json");
+  tar.file("./a.json", "again").file("__info__.json", "{}");
+  tar.file(std::string(120, 'k') + ".json", "2").file("c.json", R"({"n": 3})");
+  test::write_file(dir / "a.tar", tar.end().bytes());
+  std::string cut = TarBuilder().file("e.json", R"({"n": 4})").file("f.json", "5").bytes();
+  cut[1024 + 3] = 'X';  // the header of f.json
+  test::write_file(dir / "b.tar", cut);
+  for (const bool keeps : {false, true}) {
+    BuildOptions options;
+    options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
+    if (keeps) {
+      options.content.policies.repeated_key = DefectPolicies::OnDefect::kKeep;
+      options.content.policies.link = DefectPolicies::OnLink::kResolve;
+    }
+    options.content.columns = {{"n", "json", "$.n"}};
+    const std::string path = dir / (keeps ? "keep.idx" : "skip.idx");
+    build_index(path, {dir / "a.tar", dir / "b.tar"}, options);
+    const Dataset data = Dataset::open(path);
+    ASSERT_GE(data.size(), 4u);
+    // One sample in each shard, because keys may be repeated.
+    const std::string folder = path + ".new";
+    const Dataset repacked = Dataset::open(repack(data, folder, {.max_samples = 1}).index);
+    ASSERT_EQ(repacked.size(), data.size());
+    for (std::uint64_t i = 0; i < data.size(); ++i) {
+      const Sample now = repacked[i], before = data[i];
+      EXPECT_EQ(now.key(), before.key());
+      ASSERT_EQ(now.num_fields(), before.num_fields()) << now.key();
+      for (std::size_t j = 0; j < now.num_fields(); ++j) {
+        EXPECT_EQ(now.field(j).name, before.field(j).name);
+        EXPECT_EQ(now.field(j).bytes, before.field(j).bytes);
+      }
+    }
+    EXPECT_EQ(repacked.where("n IS NULL").size(), data.where("n IS NULL").size());
+    EXPECT_EQ(repacked.where("n = 3").size(), 1u);
+  }
 }
 
 TEST(RepackTest, AFolderIsNotShared) {

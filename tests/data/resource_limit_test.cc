@@ -4,7 +4,9 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -164,6 +166,57 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
                 }
               }
               return data.pool_stats().open_bytes < (1 << 20) ? "" : "the large one is mapped";
+            }),
+            "");
+}
+
+std::size_t num_mappings(std::string_view of = {}) {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find(of) != line.npos ? 1 : 0;
+  return count;
+}
+
+// Fault under test: tests/faults.md 27.
+TEST(ResourceLimitTest, DatasetsOfAProcessShareABudgetOfMappings) {
+  const Shards shards(40, 3);
+  EXPECT_EQ(in_child([&]() -> std::string {
+              const Dataset first = Dataset::open(shards.index_path());
+              const Dataset second = Dataset::open(shards.index_path());
+              const std::size_t others = num_mappings();
+              MappedFile::set_budget(20);
+              for (const Dataset* data : {&first, &second, &first}) {
+                if (std::string wrong = wrong_with(*data); !wrong.empty()) return wrong;
+                if (num_mappings(".tar") > 20) return "more than the budget is mapped";
+              }
+              if (first.pool_stats().open_bytes == 0) return "the first one maps nothing";
+              // A dataset that exceeds the budget alone replaces its own mappings.
+              const Sample held = first[3 * 39];
+              if (first.pool_stats().evicted == 0) return "nothing was evicted";
+              return num_mappings() <= others + 20 ? "" : "there are more mappings";
+            }),
+            "");
+}
+
+// Fault under test: tests/faults.md 27.
+TEST(ResourceLimitTest, ManyIndexesTogetherDoNotExhaustTheKernelsMappings) {
+  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers, whose mappings it counts";
+  std::size_t max = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> max;
+  if (max == 0 || max > 100'000) {
+    GTEST_SKIP() << "needs a limit of at most 100,000 mappings; skipped because it is " << max;
+  }
+  constexpr std::size_t kManyShards = 1000;
+  const Shards shards(kManyShards, 1);
+  EXPECT_EQ(in_child([&]() -> std::string {
+              std::vector<Dataset> all;
+              while (all.size() * kManyShards < max + kManyShards) {
+                all.push_back(Dataset::open(shards.index_path()));
+                if (std::string wrong = wrong_with(all.back()); !wrong.empty()) return wrong;
+              }
+              std::vector<std::unique_ptr<char[]>> memory;  // malloc() can still map
+              for (int i = 0; i < 1000; ++i) memory.push_back(std::make_unique<char[]>(1 << 20));
+              return num_mappings() < max ? "" : "no mapping is left";
             }),
             "");
 }

@@ -394,62 +394,6 @@ TEST(AudioReaderTest, AGapInTheTimesIsSilence) {
   }
 }
 
-TEST(AudioReaderTest, AClockThatDriftsOrJittersAddsAndLosesNoSample) {
-  constexpr int kRate = 8000;
-  std::mt19937_64 random(17);
-  struct Clock {
-    const char* name;
-    std::function<std::int64_t(std::int64_t)> time;
-    double tolerance;  ///< maximum error of a position, in seconds
-  };
-  for (const Clock& clock :
-       {Clock{"fast", [](std::int64_t i) { return i * 1001 / 1000; }, 0.02},
-        Clock{"slow", [](std::int64_t i) { return i * 999 / 1000; }, 0.02},
-        Clock{"1 % off", [](std::int64_t i) { return i * 101 / 100; }, 0.02},
-        Clock{"jitter", [&](std::int64_t i) { return i + static_cast<int>(random() % 300); }, 0.05},
-        Clock{"a late packet", [](std::int64_t i) { return i / 1024 == 40 ? i + 200 : i; },
-              0.01}}) {
-    for (const SoundSpec& kind : {SoundSpec{.codec = "pcm_s16le", .container = "matroska"},
-                                  SoundSpec{.codec = "alac", .container = "mov"}}) {
-      SCOPED_TRACE(testing::Message() << clock.name << ", " << kind.codec);
-      SoundSpec spec = kind;
-      spec.num_samples = 20 * kRate;
-      const auto honest = AudioReader(encode_sound(spec)).read();
-      spec.clock = clock.time;
-      const std::string bytes = encode_sound(spec);
-      const auto whole = AudioReader(bytes).read();
-      EXPECT_EQ(whole.samples, honest.samples);
-      for (const double begin : {0.4, 3.0, 10.0, 17.5}) {
-        const auto clip = AudioReader(bytes).read(begin, begin + 0.5);
-        EXPECT_EQ(clip.num_samples, kRate / 2);
-        // The sound repeats every tenth of a second, so search near the expected position.
-        std::int64_t at = 0;
-        while (static_cast<double>(clock.time(at)) < (begin - 0.05) * kRate) ++at;
-        const auto found = std::search(whole.samples.begin() + at, whole.samples.end(),
-                                       clip.samples.begin(), clip.samples.end());
-        ASSERT_NE(found, whole.samples.end()) << begin;
-        at = found - whole.samples.begin();
-        EXPECT_NEAR(static_cast<double>(clock.time(at)) / kRate, begin, clock.tolerance);
-      }
-    }
-  }
-}
-
-TEST(AudioReaderTest, AGapIsSilenceAlsoWhereTheClockDrifts) {
-  constexpr int kRate = 8000;
-  SoundSpec spec{.codec = "pcm_s16le", .container = "matroska", .num_samples = 20 * kRate};
-  const auto honest = AudioReader(encode_sound(spec)).read();
-  const auto clock = [](std::int64_t sample, std::int64_t gap) {
-    return sample * 1001 / 1000 + (sample < 10 * kRate ? 0 : gap);
-  };
-  spec.clock = [&](std::int64_t sample) { return clock(sample, 4000); };
-  const auto whole = AudioReader(encode_sound(spec)).read();
-  EXPECT_NEAR(static_cast<double>(whole.num_samples - honest.num_samples), 4000, 80);
-  spec.clock = [&](std::int64_t sample) { return clock(sample, -700); };
-  EXPECT_THAT(test::error_text([&] { AudioReader(encode_sound(spec)).read(); }),
-              HasSubstr("go backwards"));
-}
-
 TEST(AudioReaderTest, ACodecIsWarmBehindAGap) {
   if (!has_encoder("libopus"))
     GTEST_SKIP() << "needs an encoder for Opus; skipped because this libavcodec has none";
@@ -474,26 +418,6 @@ TEST(AudioReaderTest, ACodecIsWarmBehindAGap) {
       best = std::min(best, largest);
     }
     EXPECT_LE(best, 1e-4) << begin;
-  }
-}
-
-TEST(AudioReaderTest, FlacBehindFlacIsReadOnToItsEnd) {
-  SoundSpec spec{.num_samples = 40'123};  // no whole number of the sound's periods
-  const std::string first = encode_sound(spec);
-  spec.num_samples = 24'000;
-  const std::string second = encode_sound(spec);
-  const std::string bytes = first + second;
-  std::vector<float> expected = AudioReader(first).read().samples;
-  const auto behind = AudioReader(second).read().samples;
-  expected.insert(expected.end(), behind.begin(), behind.end());
-  AudioReader audio(bytes);
-  EXPECT_EQ(audio.read().samples, expected);
-  for (const double begin : {1.5, 3.0, 4.9, 5.0, 5.5, 6.5, 7.9}) {
-    const auto clip = audio.read(begin, begin + 0.25);
-    EXPECT_EQ(clip.begin_seconds, begin);
-    const auto at = expected.begin() + std::llround(begin * 8000);
-    const auto size = std::min<std::int64_t>(2000, expected.end() - at);
-    EXPECT_EQ(clip.samples, std::vector<float>(at, at + size)) << begin;
   }
 }
 

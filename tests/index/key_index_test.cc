@@ -3,9 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <random>
 
+#include "support/chain.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -56,6 +59,59 @@ TEST(KeySorterTest, ASpillFileThatHasBecomeShorterIsAnError) {
   };
   EXPECT_EQ(test::error_code([&] { sorter.drain(take); }), ErrorCode::kIo);
   EXPECT_LT(taken, kPairs);
+}
+
+TEST(KeyIndexTest, KeptEntriesGiveTheSectionOfANewIndex) {
+  test::for_each_seed(50, 2000, [](std::uint64_t seed) {
+    const test::TempDir dir;
+    test::Dice dice(seed);
+    const std::uint64_t num_old = dice.below(400);
+    std::vector<std::uint64_t> hashes(num_old);
+    // Few different hashes, some of which have the same bucket and tag.
+    for (std::uint64_t& hash : hashes) hash = dice.below(64) << 58 | dice.below(3) << 2;
+    const auto write = [&](const std::string& name, const std::vector<std::uint64_t>& samples,
+                           const KeptKeys* kept) {
+      KeySorter sorter(dir / name);
+      for (std::uint64_t i = 0; i < samples.size(); ++i) {
+        if (samples[i] != KeptKeys::kGone) sorter.add(samples[i], i);
+      }
+      File file = File::open_or_create(dir / name);
+      std::uint64_t before = 0;
+      const WrittenKeys written =
+          write_keys(file, 0, sorter, kept, [&](std::uint64_t prefix, std::uint64_t) {
+            EXPECT_LE(before, prefix);
+            before = prefix;
+          });
+      return written.bucket_bits;
+    };
+    const std::uint32_t bits = write("old", hashes, nullptr);
+    const std::string bytes = test::read_file(dir / "old");
+    std::vector<std::uint64_t> words(bytes.size() / 8);
+    std::memcpy(words.data(), bytes.data(), bytes.size());
+
+    // Some samples are gone, the others get new numbers in any order, and there are new ones.
+    std::vector<std::uint64_t> numbers(num_old + dice.below(9));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    dice.shuffle(numbers);
+    std::vector<std::uint64_t> all(numbers.size()), added(numbers.size(), KeptKeys::kGone);
+    KeptKeys kept{KeyIndex(words.data(), bits, num_old), 0, {}};
+    std::vector<std::uint64_t> new_numbers(num_old, KeptKeys::kGone);
+    for (std::uint64_t i = 0; i < numbers.size(); ++i) {
+      const bool is_kept = i < num_old && !dice.one_in(20);
+      all[numbers[i]] = is_kept ? hashes[i] : dice.below(64) << 58;
+      if (is_kept) {
+        new_numbers[i] = numbers[i];
+        ++kept.num_kept;
+      } else {
+        added[numbers[i]] = all[numbers[i]];
+      }
+    }
+    kept.new_number = [&](std::uint64_t sample) { return new_numbers[sample]; };
+    if (KeyHash::bucket_bits(all.size()) != bits) return;
+    write("new", all, nullptr);
+    write("updated", added, &kept);
+    EXPECT_EQ(test::read_file(dir / "updated"), test::read_file(dir / "new"));
+  });
 }
 
 TEST(KeyHashTest, BucketAndTagTakeTheTopBits) {

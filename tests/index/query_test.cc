@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "index/offset_table.h"
 #include "shardwise/ingest/index_builder.h"
+#include "support/chain.h"
 #include "support/process.h"
 #include "support/shards.h"
 #include "support/support.h"
@@ -90,6 +91,58 @@ TEST(QueryTest, SeesSamplesMembersAndTheCatalogue) {
               ElementsAre(t.dir / "train-000003.tar"));
   EXPECT_EQ(Query(t.index, "SELECT sample AS s, cls FROM samples").columns(),
             (std::vector<std::string>{"s", "cls"}));
+}
+
+TEST(QueryTest, GroupingMembersByFieldNeedsNoSorting) {
+  const test::TempDir dir;
+  test::Dice dice(test::random_seed());
+  std::vector<std::string> shards;
+  std::map<std::string, std::pair<int, std::uint64_t>> expected;  // by field: members and bytes
+  for (int shard = 0; shard < 5; ++shard) {
+    test::TarBuilder tar;
+    for (int i = 0; i < 400; ++i) {
+      const std::string key = "k" + std::to_string(shard) + "_" + std::to_string(i);
+      for (const std::string field : {"jpg", "a", "cls", "\xff"}) {
+        if (field != "jpg" && dice.percent(shard == 2 ? 100 : 40)) continue;
+        const std::uint64_t size = dice.below(9);
+        tar.file(key + "." + field, std::string(size, 'x'));
+        ++expected[field].first;
+        expected[field].second += size;
+      }
+    }
+    shards.push_back(dir / (std::to_string(shard) + ".tar"));
+    test::write_file(shards.back(), tar.end().bytes());
+  }
+  build_index(dir / "t.idx", shards);
+  const auto index = Index::open(dir / "t.idx");
+  for (const std::string more :
+       {"", " WHERE sample >= 300 AND sample < 1500", " WHERE shard = 2"}) {
+    const auto groups = [&](const std::string& field) {
+      // Without scratch files, nothing can be sorted.
+      Query query(index,
+                  "SELECT " + field + ", count(*), sum(size) FROM members" + more + " GROUP BY 1",
+                  {.scratch_bytes = field == "field" ? 0U : 1U << 20});
+      std::map<std::string, std::pair<std::int64_t, std::int64_t>> rows;
+      while (query.next()) {
+        EXPECT_TRUE(rows.try_emplace(std::string(query.value(0).bytes), query.value(1).integer,
+                                     query.value(2).integer)
+                        .second);
+      }
+      return rows;
+    };
+    EXPECT_EQ(groups("field"), groups("field || ''")) << more;
+    if (!more.empty()) continue;
+    const auto all = groups("field");
+    ASSERT_EQ(all.size(), expected.size());
+    for (const auto& [field, sums] : expected) {
+      EXPECT_EQ(all.at(field).first, sums.first) << field;
+      EXPECT_EQ(all.at(field).second, static_cast<std::int64_t>(sums.second)) << field;
+    }
+  }
+  Query plan(index, "SELECT DISTINCT field FROM members ORDER BY field");
+  std::vector<std::string> fields;
+  while (plan.next()) fields.emplace_back(plan.value(0).bytes);
+  EXPECT_EQ(fields, (std::vector<std::string>{"a", "cls", "jpg", "\xff"}));
 }
 
 TEST(QueryTest, OnlyReads) {

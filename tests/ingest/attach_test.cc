@@ -68,6 +68,12 @@ std::vector<std::string> rows_of(const std::string& index, const std::string& sq
   return rows;
 }
 
+/// Returns e.g. "s000017".
+std::string numbered_key(std::uint64_t number) {
+  const std::string digits = std::to_string(number);
+  return "s" + std::string(6 - digits.size(), '0') + digits;
+}
+
 /// An index of samples "s000000", "s000001", ... and tables for it.
 class AttachTest : public testing::Test {
  protected:
@@ -246,6 +252,38 @@ TEST_F(AttachTest, TwoColumnsMustNotHaveTheSameName) {
               {.content = {.columns = {{"txt", "txt", ""}}}});
 }
 
+TEST_F(AttachTest, AColumnThatTheIndexGotMeanwhileIsRefused) {
+  detail::SideTableWriter writer(index_, {"id", "cls"}, "late", {.key = "id", .name = "late"});
+  MetadataValue key, value;
+  key.type = Query::Value::Type::kText;
+  key.bytes = "s000000";
+  writer.add(key, std::span(&value, 1));
+  build_index(index_, test::write_shards(dir_, 2, 3),
+              {.content = {.columns = {{"cls", "cls", ""}}}});
+  EXPECT_THAT(error_text([&] { static_cast<void>(writer.finish()); }),
+              HasSubstr("the index has a column 'cls'"));
+  EXPECT_TRUE(Index::open(index_)->side_tables().empty());
+}
+
+TEST_F(AttachTest, ABuildWithAColumnThatWasAttachedMeanwhileIsRefused) {
+  static const std::string index = index_;
+  static const std::string table = file("late.csv", "id,cls\ns000000,1\n");
+  set_fault_handler([](const char* point) {
+    const bool is_first = Index::open(index)->side_tables().empty();
+    if (point == std::string_view("build.scan_shard") && is_first) {
+      attach_table(index, table, {.key = "id"});
+    }
+  });
+  const std::vector<std::string> shards = test::write_shards(dir_, 2, 3);
+  const BuildOptions options{.threads = 0, .content = {.columns = {{"cls", "cls", ""}}}};
+  EXPECT_THAT(error_text([&] { build_index(index_, shards, options); }),
+              HasSubstr("two metadata columns have the name 'cls'"));
+  set_fault_handler(nullptr);
+  EXPECT_EQ(column("cls")[0], "1");
+  detach_table(index_, "late");
+  build_index(index_, shards, options);
+}
+
 TEST_F(AttachTest, TablesAreReplacedAndDetached) {
   attach_csv("id,a\ns000000,1\n", {.name = "one"});
   attach_csv("id,b\ns000000,2\n", {.name = "two"});
@@ -306,10 +344,9 @@ TEST_F(AttachTest, DamageIsAnErrorAndNeverAnotherValue) {
 
 TEST_F(AttachTest, ManySegmentsAreReadInAnyOrder) {
   std::string csv = "id,a,b\n";
-  const int kRows = 150'000;  // more than two segments
-  for (int i = kRows; i-- > 0;) {
-    csv += "s" + std::string(6 - std::to_string(i).size(), '0') + std::to_string(i) + "," +
-           std::to_string(i * 3) + ",text " + std::to_string(i) + "\n";
+  const unsigned kRows = 150'000;  // more than two segments
+  for (unsigned i = kRows; i-- > 0;) {
+    csv += numbered_key(i) + "," + std::to_string(i * 3) + ",text " + std::to_string(i) + "\n";
   }
   attach_csv(csv);
   EXPECT_THAT(column("a"), ElementsAre("0", "3", "6", "9", "12", "15"));
@@ -459,10 +496,6 @@ class SideTableChain {
     build_index(index_, {begin, begin + static_cast<std::ptrdiff_t>(num_shards_)});
   }
 
-  std::string key(std::uint64_t number) {
-    const std::string digits = std::to_string(number);
-    return "s" + std::string(6 - digits.size(), '0') + digits;
-  }
   std::uint64_t first_sample() const { return first_ * 4; }
   std::uint64_t num_samples() const { return num_shards_ * 4; }
 
@@ -478,8 +511,8 @@ class SideTableChain {
     bool matches = false;
     for (const std::uint64_t number : numbers) {
       const std::string value = dice_.one_in(4) ? "" : std::to_string(dice_.below(10));
-      csv += key(number) + "," + value + "\n";
-      rows[key(number)] = value.empty() ? "null" : value;
+      csv += numbered_key(number) + "," + value + "\n";
+      rows[numbered_key(number)] = value.empty() ? "null" : value;
       matches = matches || (number >= first_sample() && number < first_sample() + num_samples());
     }
     const std::string file = dir_ / (name + ".csv");
@@ -526,7 +559,7 @@ class SideTableChain {
   }
 
   std::string value_of(const Rows& rows, std::uint64_t number) {
-    const auto found = rows.find(key(number));
+    const auto found = rows.find(numbered_key(number));
     return found == rows.end() ? "null" : found->second;
   }
 
@@ -553,7 +586,7 @@ class SideTableChain {
       const SideTable::Match match = match_side_table(*index, name);
       std::uint64_t matched = 0;
       for (std::uint64_t i = 0; i < num_samples(); ++i) {
-        matched += rows.contains(key(first_sample() + i)) ? 1 : 0;
+        matched += rows.contains(numbered_key(first_sample() + i)) ? 1 : 0;
       }
       test::must_equal(match.num_rows, std::uint64_t{rows.size()}, "rows of " + name);
       test::must_equal(match.num_samples - match.num_samples_without_row, matched, "samples");

@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/file.h"
 #include "shardwise/ingest/index_builder.h"
+#include "support/shards.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -67,6 +69,64 @@ TEST(ColdScanTest, OfLargeMembersTheHeadersAreRead) {
   const std::string small = write_shard(dir, 400, 40'000);
   forget(small);
   EXPECT_EQ(build_index(dir / "s.idx", {small}).summary.num_samples, 400U);
+}
+
+/// An index of a shard with many samples, and the path of its table.
+struct ManySamples {
+  explicit ManySamples(const TempDir& dir) : index(dir / "many.idx") {
+    test::TarBuilder tar;
+    for (std::size_t i = 0; i < kSamples; ++i) tar.file("s" + std::to_string(i) + ".x", "");
+    const std::string shard = dir / "many.tar";
+    test::write_file(shard, tar.end().bytes());
+    build_index(index, {shard});
+    table = dir / test::table_of(dir, "many.idx");
+  }
+
+  static constexpr std::size_t kSamples = 40'000;
+  const std::string index;
+  std::string table;
+};
+
+TEST(ColdScanTest, ALookUpByKeyReadsFewPages) {
+  const TempDir dir;
+  const ManySamples many(dir);
+  const auto index = Index::open(many.index);
+  constexpr std::uint64_t kFew = 20;
+  std::uint64_t read = 0;
+  for (std::uint64_t i = 0; i < kFew; ++i) {
+    forget(many.table);
+    const std::uint64_t before = device_bytes();
+    ASSERT_EQ(index->find("s" + std::to_string(1999 * i)), 1999 * i);
+    read += device_bytes() - before;
+  }
+  std::printf("%llu bytes read for a look-up\n", static_cast<unsigned long long>(read / kFew));
+  EXPECT_LE(read / kFew, 65'536U);
+}
+
+/// Returns the number of bytes that `read` reads while the file is not in the page cache.
+template <class Read>
+std::uint64_t cold_bytes(const std::string& path, const Read& read) {
+  forget(path);
+  const std::uint64_t before = device_bytes();
+  read();
+  return device_bytes() - before;
+}
+
+TEST(ColdScanTest, AnUpdateWithoutChangesReadsNoMoreThanOpening) {
+  const TempDir dir;
+  const ManySamples many(dir);
+  // Read-ahead alone may read the whole table, so damage shows whether the update uses it.
+  std::string bytes = test::read_file(many.table);
+  bytes[bytes.size() / 4] ^= 1;
+  test::write_file(many.table, bytes);
+  EXPECT_EQ(build_index(many.index, {dir / "many.tar"}).shards_reused, 1U);
+  EXPECT_EQ(build_index(many.index, {dir / "many.tar"}, {.check_index = true}).shards_scanned, 1U);
+  const std::uint64_t opening =
+      cold_bytes(many.table, [&] { EXPECT_EQ(Index::open(many.index)->size(), many.kSamples); });
+  const std::uint64_t update = cold_bytes(many.table, [&] {
+    EXPECT_EQ(build_index(many.index, {dir / "many.tar"}).shards_reused, 1U);
+  });
+  EXPECT_LE(update, opening + 65'536);
 }
 
 }  // namespace

@@ -143,7 +143,7 @@ TEST(IndexBuilderTest, ADamagedIndexIsBuiltAnew) {
   std::string table = test::read_file(dir / test::table_of(dir, "t.idx"));
   table[200] = static_cast<char>(table[200] ^ 1);
   test::write_file(dir / test::table_of(dir, "t.idx"), table);
-  EXPECT_EQ(build_index(dir / "t.idx", shards).shards_scanned, 2U);
+  EXPECT_EQ(build_index(dir / "t.idx", shards, {.check_index = true}).shards_scanned, 2U);
   EXPECT_EQ(index_text(dir / "t.idx"), good);
 }
 

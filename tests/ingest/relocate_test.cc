@@ -193,39 +193,6 @@ TEST_F(MovedTest, OtherOptionsReadAnew) {
             4U);
 }
 
-TEST_F(MovedTest, CopiesAreTakenOverIfTheirTimesAreAccepted) {
-  for (const std::string& path : paths_) set_old_time(path, 1'700'000'000);
-  EXPECT_EQ(plan_update(index()).read.size(), 4U);
-  const auto tables = tables_in(home_.path());
-  const BuildReport report = update_index(index(), {.accept_times = true});
-  EXPECT_EQ(report.shards_scanned, 0U);
-  EXPECT_EQ(report.shards_moved, 4U);
-  EXPECT_EQ(tables_in(home_.path()), tables);
-  EXPECT_EQ(wrong(), "") << "the index has the new times";
-  // Now the path and the time differ.
-  fs::copy(folder("old"), folder("new"));
-  fs::remove_all(folder("old"));
-  EXPECT_EQ(build_index(index(), paths_in(folder("new"), 4), {.accept_times = true}).shards_scanned,
-            0U);
-  EXPECT_EQ(wrong(), "");
-}
-
-TEST_F(MovedTest, WhatIsNoCopyIsReadThoughTimesAreAccepted) {
-  std::string other = shard_bytes(0, kPerShard);
-  other.replace(512, other.size() - 512, shard_bytes(20, 100).substr(0, other.size() - 512));
-  write_file(paths_[0], other.substr(0, other.size() - 1024) + std::string(1024, '\0'));
-  EXPECT_EQ(error_code([&] { update_index(index(), {.accept_times = true}); }),
-            ErrorCode::kCorruptShard)
-      << "it was read";
-  // In this shard only the last header differs.
-  other = shard_bytes(0, kPerShard);
-  const std::string last = test::key_of(kPerShard - 1) + ".cls";
-  const std::size_t header = other.find(last);
-  other.replace(header, 512, test::TarBuilder::header(last, '0', 1));
-  write_file(paths_[0], other);
-  EXPECT_EQ(update_index(index(), {.accept_times = true}).shards_scanned, 1U);
-}
-
 TEST_F(MovedTest, RelocationRewritesNamesAndWords) {
   const auto tables = tables_in(home_.path());
   move();
@@ -339,20 +306,6 @@ TEST_F(MovedTest, WhatDidNotMoveIsNotLookedAt) {
         relocate_index(index(), {{folder("new_other") + "/4.tar", folder("new") + "/0.tar"}});
       }),
       HasSubstr("a shard is named twice"));
-}
-
-TEST_F(MovedTest, AnIndexThatMovedIsRelocatedByWhereItLooks) {
-  const std::string beside = folder("old") + "/y.idx";
-  build_index(beside, paths_, {.sources = {folder("old") + "/*.tar"}});
-  fs::create_directories(folder("home"));
-  for (const auto& entry : fs::directory_iterator(folder("old"))) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("y.idx")) fs::rename(entry.path(), folder("home") + "/" + name);
-  }
-  const std::string moved = folder("home") + "/y.idx";
-  EXPECT_EQ(relocate_index(moved, {{folder("home"), folder("old")}}).shards_scanned, 0U);
-  EXPECT_EQ(wrong_with(Dataset::open(moved)), "");
-  EXPECT_THAT(index_sources(moved), ElementsAre(folder("old") + "/*.tar"));
 }
 
 TEST_F(MovedTest, RelocationRefusesWhatIsNotWhatItWas) {

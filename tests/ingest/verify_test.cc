@@ -7,6 +7,7 @@
 #include "index/offset_table.h"
 #include "index/segment_of.h"
 #include "shardwise/ingest/index_builder.h"
+#include "support/environment.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -119,6 +120,14 @@ TEST(VerifyTest, InFullNeedsHashes) {
       HasSubstr("index holds no hashes"));
 }
 
+TEST(VerifyTest, AVariableThatNamesNoFolderForTemporaryFilesIsIgnored) {
+  const TempDir dir;
+  build_index(dir / "t.idx", test::write_shards(dir, 1, 3));
+  test::Environment environment;
+  environment.set("TMPDIR", dir / "missing");
+  EXPECT_EQ(verify_shard(*Index::open(dir / "t.idx"), 0), std::nullopt);
+}
+
 TEST(VerifyTest, AnyNumberOfThreadsReportsTheShardsInOrder) {
   const TempDir dir;
   std::vector<std::string> shards;
@@ -140,13 +149,19 @@ TEST(VerifyTest, AnyNumberOfThreadsReportsTheShardsInOrder) {
   rewrite(shards[7], TarBuilder().file("key.txt", "X").end().bytes());
   for (const unsigned threads : {0u, 1u, 5u}) {
     std::vector<std::uint64_t> numbers;
-    verify_shards(*index, {.full = true, .threads = threads},
+    Progress last;
+    verify_shards(*index,
+                  {.full = true,
+                   .threads = threads,
+                   .progress = [&](const Progress& progress) { last = progress; }},
                   [&](std::uint64_t shard, const std::optional<std::string>& problem) {
                     numbers.push_back(shard);
                     EXPECT_EQ(problem.has_value(), shard == 7) << threads;
                   });
     EXPECT_THAT(numbers, testing::SizeIs(40));
     EXPECT_TRUE(std::ranges::is_sorted(numbers));
+    EXPECT_EQ(last.shards_done, 40u);
+    EXPECT_EQ(last.bytes_done, index->summary().shard_bytes);
   }
 }
 

@@ -10,28 +10,18 @@
 //     SHARDWISE_SEED=17 loader_length_chain_test              one chain, in detail
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <initializer_list>
-#include <iostream>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
-#include <random>
 #include <set>
 #include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/error_types.h"
-#include "base/hasher.h"
-#include "loader/loader_access.h"
-#include "loader/thread_ranks.h"
-#include "shardwise/loader/loader.h"
-#include "support/chain.h"
+#include "loader/length_model.h"
+#include "loader/loader_chain.h"
 #include "support/dataset.h"
 
 namespace shardwise {
@@ -40,179 +30,8 @@ namespace {
 using test::Dice;
 using test::must;
 using test::must_equal;
-
-// ---------------------------------------------------------------------------- from order.md
-
-std::string words_of(std::initializer_list<std::uint64_t> words) {
-  std::string bytes;
-  for (const std::uint64_t word : words) {
-    for (int i = 0; i < 8; ++i) bytes.push_back(static_cast<char>(word >> (8 * i)));
-  }
-  return bytes;
-}
-
-Hash128 model_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t purpose,
-                  std::uint64_t index) {
-  return hash128(words_of({seed, epoch, purpose, index}));
-}
-
-std::uint64_t model_scatter(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-
-std::uint32_t low32(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
-
-/// Returns the permutation's results for 0 to n - 1.
-std::vector<std::uint64_t> model_permutation(std::uint64_t n, const Hash128& key) {
-  const std::uint64_t k0 = key.low;
-  const std::uint64_t k1 = key.high | 1;
-  std::vector<std::uint64_t> images(n);
-  std::iota(images.begin(), images.end(), 0);
-  if (n <= 64) {
-    for (std::uint64_t i = n; i-- > 1;) {
-      const std::uint64_t c = n - 1 - i;
-      const std::uint64_t word = model_scatter(k0 + c / 2 * k1);
-      const std::uint64_t u = c % 2 == 0 ? low32(word) : word >> 32;
-      std::swap(images[i], images[(u * (i + 1)) >> 32]);
-    }
-    return images;
-  }
-  std::uint64_t a = 1;
-  while (a * a < n) ++a;
-  const std::uint64_t b = (n + a - 1) / a;
-  const auto f = [&](std::uint64_t t, std::uint64_t x, std::uint64_t m) {
-    const std::uint64_t w = k0 + t * k1;
-    std::uint64_t y = std::uint64_t{low32(x ^ w)} * 0x9e3779b1U + w;
-    y = std::uint64_t{low32(y ^ (y >> 32))} * 0x85ebca77U;
-    return (low32(y) * m) >> 32;
-  };
-  for (std::uint64_t& image : images) {
-    do {
-      std::uint64_t l = image / b;
-      std::uint64_t r = image % b;
-      for (std::uint64_t t = 0; t < (n < 512 ? 12U : 8U); t += 2) {
-        l = (l + f(t, r, a)) % a;
-        r = (r + f(t + 1, l, b)) % b;
-      }
-      image = l * b + r;
-    } while (image >= n);
-  }
-  return images;
-}
-
-// --------------------------------------------------------------------- from length-batches.md
-
-/// A sample of a batch: its number in the window, and the position of its first token.
-struct Placed {
-  std::uint64_t number = 0;
-  std::uint64_t start = 0;
-};
-using PlacedBatch = std::vector<Placed>;
-
-std::vector<std::uint64_t> sorted_by(const std::vector<std::uint64_t>& lengths, bool longest) {
-  std::vector<std::uint64_t> numbers(lengths.size());
-  std::iota(numbers.begin(), numbers.end(), 0);
-  std::stable_sort(numbers.begin(), numbers.end(), [&](std::uint64_t a, std::uint64_t b) {
-    return longest ? lengths[a] > lengths[b] : lengths[a] < lengths[b];
-  });
-  return numbers;
-}
-
-template <class Thing>
-std::vector<Thing> shuffled(const std::vector<Thing>& things, const Hash128& key) {
-  std::vector<Thing> result;
-  for (const std::uint64_t from : model_permutation(things.size(), key)) {
-    result.push_back(things[from]);
-  }
-  return result;
-}
-
-/// The groups of the model: the numbers of a window's samples, and each group's batch size.
-struct ModelGroups {
-  std::vector<std::uint64_t> of_sample;
-  std::vector<std::uint64_t> batch_sizes;
-  bool holds_over = false;
-};
-
-/// @param held_over  is set to the numbers of the samples that are held over, ascending.
-std::vector<PlacedBatch> model_grouped(const std::vector<std::uint64_t>& lengths,
-                                       const ModelGroups& groups, std::uint64_t max_tokens,
-                                       const Hash128& key, std::vector<std::uint64_t>& held_over) {
-  held_over.clear();
-  std::vector<PlacedBatch> batches;
-  const std::vector<std::uint64_t> sorted = sorted_by(lengths, false);
-  for (std::uint64_t group = 0; group < groups.batch_sizes.size(); ++group) {
-    const std::uint64_t batch_size = groups.batch_sizes[group];
-    const auto joins = [&](const PlacedBatch& batch, std::uint64_t i) {
-      if (batch.size() >= batch_size) return false;
-      const std::uint64_t longest = std::max<std::uint64_t>(lengths[i], 1);
-      return max_tokens == 0 || longest <= max_tokens / (batch.size() + 1);
-    };
-    std::vector<PlacedBatch> own;
-    for (const std::uint64_t i : sorted) {
-      if (groups.of_sample[i] != group) continue;
-      if (own.empty() || !joins(own.back(), i)) own.emplace_back();
-      own.back().push_back({i, 0});
-    }
-    // Another sample as long as the longest of the last batch would join it.
-    if (groups.holds_over && !own.empty() && joins(own.back(), own.back().back().number)) {
-      for (const Placed& placed : own.back()) held_over.push_back(placed.number);
-      own.pop_back();
-    }
-    batches.insert(batches.end(), own.begin(), own.end());
-  }
-  std::sort(held_over.begin(), held_over.end());
-  return shuffled(batches, key);
-}
-
-std::vector<PlacedBatch> model_batches(const std::vector<std::uint64_t>& lengths,
-                                       std::uint64_t batch_size, std::uint64_t max_tokens,
-                                       const Hash128& key) {
-  std::vector<std::uint64_t> held_over;
-  return model_grouped(lengths, {std::vector<std::uint64_t>(lengths.size()), {batch_size}},
-                       max_tokens, key, held_over);
-}
-
-std::vector<PlacedBatch> model_packed(const std::vector<std::uint64_t>& lengths,
-                                      std::uint64_t batch_size, std::uint64_t pack_to,
-                                      const Hash128& key) {
-  struct Group {
-    PlacedBatch samples;
-    std::uint64_t rows = 1;
-    std::uint64_t room = 0;  // free tokens in the last row
-  };
-  std::vector<Group> groups;
-  for (const std::uint64_t i : sorted_by(lengths, true)) {
-    Group* best = nullptr;
-    for (Group& group : groups) {
-      if (group.room < lengths[i]) continue;
-      if (best == nullptr || group.room < best->room) best = &group;
-    }
-    if (best == nullptr) {
-      const std::uint64_t rows = std::max<std::uint64_t>(1, (lengths[i] + pack_to - 1) / pack_to);
-      best = &groups.emplace_back(Group{{}, rows, rows * pack_to});
-    }
-    best->samples.push_back({i, best->rows * pack_to - best->room});
-    best->room -= lengths[i];
-  }
-  std::vector<PlacedBatch> batches;
-  std::uint64_t rows = 0;
-  for (const Group& group : shuffled(groups, key)) {
-    if (batches.empty() || rows + group.rows > batch_size) {
-      batches.emplace_back();
-      rows = 0;
-    }
-    for (const Placed& placed : group.samples) {
-      batches.back().push_back({placed.number, rows * pack_to + placed.start});
-    }
-    rows += group.rows;
-  }
-  return batches;
-}
-
-// ------------------------------------------------------------------------------------ the chains
+using test::Placed;
+using test::PlacedBatch;
 
 /// A sample as it was written to the shard.
 struct Written {
@@ -325,13 +144,12 @@ const LengthShelf& length_shelf() {
   return made;
 }
 
-class LengthChain {
+class LengthChain : public test::LoaderChain {
  public:
   LengthChain(std::uint64_t seed, std::ostream* log, test::Tally& tally)
-      : dice_(seed), log_(log), tally_(tally) {
+      : LoaderChain(seed, log, tally) {
     std::vector<Dataset> parts;
-    const std::uint64_t num_parts = dice_.percent(25) ? 2 + dice_.below(2) : 1;
-    for (std::uint64_t i = 0; i < num_parts; ++i) {
+    for (std::uint64_t i = draw_num_parts(); i > 0; --i) {
       const WrittenSet& set = length_shelf().any(dice_);
       samples_.insert(samples_.end(), set.samples.begin(), set.samples.end());
       parts.push_back(*set.data);
@@ -345,67 +163,24 @@ class LengthChain {
     draw_world();
   }
 
-  void run() {
-    for (std::uint64_t ops = 5 + dice_.below(40); ops > 0; --ops) {
-      op();
-      check_numbers();
-    }
-  }
-
  private:
-  using Ledger = std::map<std::uint64_t, std::uint64_t>;  // sample -> deliveries
-  struct Rank {
-    std::unique_ptr<Loader> loader;
-    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad; since move_to()
-    std::uint64_t failed = 0;  // batches that failed since the last one that was made
-    std::uint64_t lost = 0;    // batches that failed earlier
-  };
-  struct Saved {
-    ResumeToken token;
-    Ledger ledger;
-  };
   /// A window of the current epoch. Its batches contain numbers in the window. A sample that was
   /// held over to the window has a negative number, modulo 2^64.
   struct Window {
     std::uint64_t first = 0;  // position of the window's first sample
     std::vector<PlacedBatch> batches;
   };
-  /// The result of a collective call on a rank: a text or an error.
-  struct Said {
-    std::string text;
-    std::optional<ErrorCode> error;
-  };
-
-  void say(const std::string& text) {
-    if (log_ != nullptr) *log_ << text << "\n";
-  }
 
   // ------------------------------------------------------------------------------------ setting up
 
   void draw_order() {
     order_.seed = dice_.number();
     const std::uint64_t n = data_->size();
-    const auto chunked = [&] {
-      return Chunked{.chunk_size = 1 + dice_.below(n + 2),
-                     .window = 1 + dice_.below(3),
-                     .phase = dice_.percent(20)};
-    };
-    if (data_->num_parts() > 1 && n > 0 && dice_.percent(60)) {
-      std::vector<double> weights;
-      for (std::size_t i = 0; i < data_->num_parts(); ++i) {
-        weights.push_back(data_->part(i).empty() ? 0.0 : dice_.one_of({0.5, 1.0, 3.0}));
-      }
-      order_.kind = data_->mixture(weights, chunked());
-      if (dice_.percent(50)) order_.epoch_size = 1 + dice_.below(2 * n);
-    } else {
-      const std::uint64_t kind = dice_.below(8);
-      order_.kind = chunked();
-      if (kind == 0) order_.kind = Sequential{};
-      if (kind == 1) order_.kind = Sharded{.window = 1 + dice_.below(3)};
-      if (kind == 2 && n > 0) {
-        order_.kind =
-            Resampled{.unit = dice_.one_of({Resampled::Unit::kSample, Resampled::Unit::kShard})};
-      }
+    const Chunked chunked{.chunk_size = 1 + dice_.below(n + 2),
+                          .window = 1 + dice_.below(3),
+                          .phase = dice_.percent(20)};
+    if (!draw_mixture(chunked)) {
+      draw_kind(chunked);
       if (n > 0 && dice_.percent(15)) order_.epoch_size = 1 + dice_.below(2 * n);
       if (dice_.percent(15)) order_.streams = 2;
     }
@@ -414,13 +189,9 @@ class LengthChain {
 
   void add_to_skip(std::uint64_t chance) {
     if (data_->empty()) return;
+    if (dice_.percent(chance)) skip_samples();
     if (dice_.percent(chance)) {
-      for (std::uint64_t i = 1 + dice_.below(4); i > 0; --i) {
-        order_.skip.add_sample(dice_.below(data_->size()), "by choice");
-      }
-    }
-    if (dice_.percent(chance)) {
-      const std::uint64_t begin = dice_.below(num_positions() + 1);
+      const std::uint64_t begin = dice_.below(length() + 1);
       order_.skip.add_positions(dice_.below(3), begin, begin + dice_.below(20));
     }
   }
@@ -514,7 +285,7 @@ class LengthChain {
     if (groups_) {
       std::string bytes;
       for (std::uint64_t sample = 0; sample < samples_.size(); ++sample) {
-        bytes += words_of({group_of(sample)}).substr(0, 2);
+        bytes += test::words_of({group_of(sample)}).substr(0, 2);
       }
       text = "groups (hash " + std::to_string(hash64(bytes)) + "), batch_sizes";
       for (const std::uint64_t size : group_sizes_) text += " " + std::to_string(size);
@@ -525,7 +296,7 @@ class LengthChain {
       text += "field " + rule_.field + ", unit " + std::to_string(rule_.unit) + ", ";
     } else if (has_lengths_) {
       std::string bytes;
-      for (const std::uint64_t length : lengths_) bytes += words_of({length});
+      for (const std::uint64_t length : lengths_) bytes += test::words_of({length});
       text += "column n (hash " + std::to_string(hash64(bytes)) + "), ";
     }
     text += "window " + std::to_string(rule_.window);
@@ -539,46 +310,29 @@ class LengthChain {
   void draw_world() {
     ranks_.clear();  // destroys the old loaders, whatever they are doing
     replicas_ = dice_.percent(15) ? 2 : 1;
+    max_bad_ = dice_.percent(30) ? 0 : dice_.one_of({1U, 3U, 1000U, 1000U, 1000U});
     const std::uint64_t shares = order_.streams == 2 ? dice_.one_of({1U, 2U, 4U})
                                                      : dice_.one_of({1U, 1U, 1U, 2U, 3U, 5U, 7U});
-    const std::uint64_t world = replicas_ * shares;
-    group_ = std::make_unique<test::ThreadRanks>(world);
     Loader::Options options;
     options.columns = {columns::tokens("tok"), columns::integer("cls"), columns::key(),
                        columns::text("txt")};
-    add_to_skip(8);
-    options.order = order_;
     options.batch_size = batch_size_;
     if (has_lengths_) options.by_length = rule_;
     options.by_group = groups_;
-    options.replicas = replicas_;
-    max_bad_ = dice_.percent(30) ? 0 : dice_.one_of({1U, 3U, 1000U, 1000U, 1000U});
-    options.max_bad = max_bad_;
-    say(std::to_string(world) + " ranks, " + std::to_string(replicas_) + " replicas, max_bad " +
-        std::to_string(max_bad_));
-    for (std::uint64_t r = 0; r < world; ++r) {
-      Loader::Options own = options;
-      own.threads = dice_.one_of({0U, 0U, 1U, 2U});
-      own.prefetch = dice_.one_of({0U, 0U, 1U, 9U});
-      if (dice_.percent(20)) own.max_bytes_ahead = dice_.below(400);
-      ranks_.push_back({std::make_unique<Loader>(*data_, own, group_->rank(r)), {}});
-      detail::LoaderAccess::accept_all_bad(*ranks_.back().loader);
-    }
-    agreed_ = {};
+    add_to_skip(8);
+    make_ranks(shares, options);
     skip_ = order_.skip;
     move_to(0, 0, {});
-    ++tally_["worlds"];
   }
 
   // ---------------------------------------------------------------------------------- the model
 
-  std::uint64_t num_positions() const {
-    return order_.epoch_size != 0 ? order_.epoch_size : data_->size();
-  }
-  std::uint64_t shares() const { return ranks_.size() / replicas_; }
+  std::uint64_t epoch() const override { return epoch_; }
   std::uint64_t num_batches() const { return dealt_.size(); }
-  std::uint64_t steps() const { return (num_batches() - first_ + shares() - 1) / shares(); }
-  bool has_ended() const { return has_said_end_ || (steps() > 0 && taken_ == steps()); }
+  std::uint64_t steps() const override {
+    return (num_batches() - first_ + shares() - 1) / shares();
+  }
+  std::string sample_key(std::uint64_t sample) const override { return samples_[sample].key; }
   std::uint64_t sample_at(std::uint64_t position) const { return samples_at_[position]; }
 
   /// Moves the model to a number of batches in an epoch.
@@ -586,42 +340,35 @@ class LengthChain {
     make_epoch(epoch);
     first_ = first;
     delivered_before_ = ledger;
-    ledger_ = std::move(ledger);
-    is_stopped_ = false;
-    has_said_end_ = false;
-    taken_ = 0;
-    for (Rank& rank : ranks_) {
-      rank.found.clear();
-      rank.failed = rank.lost = 0;
-    }
+    begin_piece(std::move(ledger));
   }
 
   void make_epoch(std::uint64_t epoch) {
     epoch_ = epoch;
     samples_at_.clear();
     positions_->set_epoch(epoch);
-    for (std::uint64_t p = 0; p < num_positions(); ++p) samples_at_.push_back(positions_->at(p));
+    for (std::uint64_t p = 0; p < length(); ++p) samples_at_.push_back(positions_->at(p));
     const std::uint64_t seed = std::holds_alternative<Sequential>(order_.kind) ? 0 : order_.seed;
     windows_.clear();
     dealt_.clear();
     std::vector<std::uint64_t> held_over;  // positions
-    for (std::uint64_t w = 0; w * rule_.window < num_positions(); ++w) {
+    for (std::uint64_t w = 0; w * rule_.window < length(); ++w) {
       Window window{.first = w * rule_.window, .batches = {}};
       std::vector<std::uint64_t> positions = std::exchange(held_over, {});
       for (std::uint64_t p = window.first; p < end_of(w); ++p) positions.push_back(p);
       std::vector<std::uint64_t> lengths;
-      ModelGroups groups{{}, {batch_size_}};
+      test::ModelGroups groups{{}, {batch_size_}};
       if (groups_) groups.batch_sizes = group_sizes_;
       for (const std::uint64_t p : positions) {
         lengths.push_back(lengths_[sample_at(p)]);
         groups.of_sample.push_back(group_of(sample_at(p)));
       }
-      groups.holds_over = groups_ && end_of(w) < num_positions() &&
+      groups.holds_over = groups_ && end_of(w) < length() &&
                           groups_->leftovers == Loader::ByGroup::Leftovers::kHoldOver;
-      const Hash128 key = model_key(seed, epoch, 14, w);
+      const Hash128 key = test::model_key(seed, epoch, 14, w);
       window.batches = rule_.pack_to > 0
-                           ? model_packed(lengths, batch_size_, rule_.pack_to, key)
-                           : model_grouped(lengths, groups, rule_.max_tokens, key, held_over);
+                           ? test::model_packed(lengths, batch_size_, rule_.pack_to, key)
+                           : test::model_grouped(lengths, groups, rule_.max_tokens, key, held_over);
       for (std::uint64_t& place : held_over) place = positions[place];
       for (PlacedBatch& batch : window.batches) {
         for (Placed& placed : batch) placed.number = positions[placed.number] - window.first;
@@ -632,7 +379,7 @@ class LengthChain {
   }
 
   std::uint64_t end_of(std::uint64_t window) const {
-    return std::min((window + 1) * rule_.window, num_positions());
+    return std::min((window + 1) * rule_.window, length());
   }
 
   bool is_left_out(const SkipList& skip, std::uint64_t epoch, std::uint64_t position) const {
@@ -674,26 +421,14 @@ class LengthChain {
     return windows_[dealt_[i].first].batches[dealt_[i].second];
   }
 
-  void model_set_epoch(std::uint64_t epoch) {
+  void model_set_epoch(std::uint64_t epoch) override {
     if (first_ > 0 && epoch == epoch_ && !has_ended()) {
-      return move_to(epoch, first_, delivered_before_);  // back to the point of the last restore()
+      return move_to(epoch, first_,
+                     Ledger(delivered_before_));  // back to the point of the last restore()
     }
     skip_.merge(agreed_);
     skip_.merge_from(order_.skip, {epoch, 0});
     move_to(epoch, 0, {});
-  }
-
-  /// A collective call: afterwards all ranks know all bad samples. Returns true if there are too
-  /// many.
-  bool model_agree() {
-    bool has_news = false;
-    for (std::size_t r = 0; r < ranks_.size(); r += replicas_) {
-      for (const auto& [sample, point] : ranks_[r].found) {
-        agreed_.add_sample(sample, "", point);
-        has_news = true;
-      }
-    }
-    return has_news && agreed_.samples().size() > max_bad_;
   }
 
   SkipList all_left_out() const {
@@ -702,34 +437,9 @@ class LengthChain {
     return all;
   }
 
-  void check_numbers() {
-    for (const Rank& rank : ranks_) {
-      const Loader& loader = *rank.loader;
-      must_equal(loader.epoch_number(), epoch_, "the epoch's number");
-      must_equal(loader.steps(), steps(), "steps");
-      must_equal(loader.steps_left(), steps() - taken_, "steps left");
-      must_equal(loader.has_ended(), has_ended(), "has_ended");
-    }
-  }
-
-  static void check_points(const SkipList& actual, const SkipList& expected,
-                           const std::string& what) {
-    must_equal(actual.samples().size(), expected.samples().size(), what);
-    for (const auto& [sample, entry] : expected.samples()) {
-      const auto found = actual.samples().find(sample);
-      must(found != actual.samples().end(), what + " lacks " + std::to_string(sample));
-      must(found->second.from == entry.from, what + ": " + std::to_string(sample) + " is from " +
-                                                 std::to_string(found->second.from.epoch) + ", " +
-                                                 std::to_string(found->second.from.position) +
-                                                 " on, not " + std::to_string(entry.from.epoch) +
-                                                 ", " + std::to_string(entry.from.position));
-    }
-    must(actual.ranges() == expected.ranges(), what + ": other ranges");
-  }
-
   // ---------------------------------------------------------------------------------- operations
 
-  void op() {
+  void op() override {
     const std::uint64_t what = dice_.below(100);
     if (what < 50) return step();
     if (what < 62) return save();
@@ -738,130 +448,35 @@ class LengthChain {
     if (what < 83) return prove();
     if (what < 88) return set_epoch(dice_.percent(60) ? epoch_ + 1 : dice_.below(4));
     if (what < 90) return stop();
+    if (what < 91) return race_to_stop();
     if (what < 92) return start();
+    if (what < 94) return go_on_with_epochs();
     say("other loaders");
     if (dice_.percent(20)) draw_rule();
     draw_world();
   }
 
-  void start() {
-    for (Rank& rank : ranks_) {
-      if (dice_.percent(70)) rank.loader->start();
-    }
-  }
-
-  void stop() {
-    say("stop");
-    for (Rank& rank : ranks_) std::thread([&] { rank.loader->stop(); }).join();
-    is_stopped_ = true;
-  }
-
-  void set_epoch(std::uint64_t epoch) {
-    say("set_epoch " + std::to_string(epoch));
-    for (Rank& rank : ranks_) rank.loader->set_epoch(epoch);
-    model_set_epoch(epoch);
-  }
-
-  void step() {
-    const std::uint64_t steps_wanted = dice_.percent(30) ? steps() + 1 : 1;
-    for (std::uint64_t i = 0; i < steps_wanted && (i == 0 || taken_ < steps()); ++i) {
-      say("step " + std::to_string(taken_) + " of " + std::to_string(steps()));
-      if (is_stopped_) return must_be_cancelled();
-      if (taken_ == steps()) {
-        for (Rank& rank : ranks_) {
-          must(!rank.loader->next(), "a batch behind the last one");
-        }
-        has_said_end_ = true;
-        return;
-      }
-      for (std::size_t r = 0; r < ranks_.size(); ++r) take(r);
-      ++taken_;
-    }
-  }
-
-  void must_be_cancelled() {
-    for (Rank& rank : ranks_) {
-      try {
-        rank.loader->next();
-      } catch (const Cancelled&) {
-        continue;
-      }
-      throw test::ChainBroken{"next() after stop() is not Cancelled"};
-    }
-  }
-
-  /// A row of a batch: its sample, its position, and the position of its first token.
-  struct Row {
-    std::uint64_t sample = 0;
-    std::uint64_t position = 0;
-    std::uint64_t start = 0;
-  };
-
-  void take(std::size_t r) {
-    Rank& rank = ranks_[r];
-    std::vector<Row> rows;
-    std::vector<Row> bad;
+  Rows rows_of(std::size_t r) const override {
+    Rows rows;
     const std::uint64_t number = first_ + taken_ * shares() + r / replicas_;
-    if (number < num_batches()) {
-      for (const Placed& placed : batch(number)) {
-        const std::uint64_t position = windows_[dealt_[number].first].first + placed.number;
-        if (is_left_out(skip_, epoch_, position)) continue;
-        const Row row{sample_at(position), position, placed.start};
-        (samples_[row.sample].is_bad() ? bad : rows).push_back(row);
-      }
+    if (number >= num_batches()) return rows;
+    for (const Placed& placed : batch(number)) {
+      const std::uint64_t position = windows_[dealt_[number].first].first + placed.number;
+      if (is_left_out(skip_, epoch_, position)) continue;
+      const Row row{sample_at(position), position, placed.start};
+      (samples_[row.sample].is_bad() ? rows.bad : rows.good).push_back(row);
     }
-    std::set<std::uint64_t> known;
-    for (const auto& [sample, entry] : agreed_.samples()) known.insert(sample);
-    for (const Row& row : bad) {
-      if (max_bad_ > 0) rank.found.emplace_back(row.sample, SkipList::Point{epoch_, row.position});
-    }
-    for (const auto& [sample, point] : rank.found) known.insert(sample);
-    const bool too_many = !bad.empty() && max_bad_ > 0 && known.size() > max_bad_;
-    ++tally_["batches"];
-    const std::uint64_t failed_before = std::exchange(rank.failed, 0);
-    try {
-      const auto batch = rank.loader->next();
-      must(bad.empty() || (max_bad_ > 0 && !too_many), "a batch in spite of bad samples");
-      must(batch.has_value(), "no batch");
-      check_batch(*batch, rows);
-    } catch (const BadField& error) {
-      must(too_many || (max_bad_ == 0 && !bad.empty()),
-           std::string("BadField without a reason: ") + error.what());
-      if (too_many) {
-        rank.lost += failed_before;
-      } else {
-        rank.failed = failed_before + 1;
-      }
-      return;
-    } catch (const NotFound& error) {
-      must(max_bad_ == 0 && !bad.empty(),
-           std::string("NotFound without a reason: ") + error.what());
-      rank.failed = failed_before + 1;
-      return;
-    } catch (const Cancelled&) {
-      rank.failed = failed_before;
-      throw;
-    }
-    rank.lost += failed_before;
-    if (r % replicas_ != 0) return;
-    for (const Row& row : rows) ++ledger_[row.sample];
+    return rows;
   }
 
-  void check_batch(const Batch& batch, const std::vector<Row>& rows) {
-    must_equal(batch.size(), rows.size(), "rows of a batch");
+  void check_batch(const Batch& batch, const std::vector<Row>& rows) override {
     const bool has_group = groups_ && !rows.empty();
     must_equal(batch.group(), has_group ? key_of(samples_[rows[0].sample]) : std::string(),
                "the group");
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Written& sample = samples_[rows[i].sample];
-      must_equal(batch.samples()[i], static_cast<std::int64_t>(rows[i].sample), "a sample");
-      must_equal(batch.positions()[i], static_cast<std::int64_t>(rows[i].position), "a position");
-      must_equal(batch["__key__"].text(i), std::string_view(sample.key), "a key");
       must_equal(batch["txt"].text(i), std::string_view(sample.txt), "a text");
-      if (rule_.pack_to == 0) {
-        must(batch["tok"].text(i) == *sample.tok, "other tokens");
-      }
-      ++tally_["samples"];
+      if (rule_.pack_to == 0) must(batch["tok"].text(i) == *sample.tok, "other tokens");
     }
     if (rule_.pack_to > 0) check_packed(batch, rows);
   }
@@ -904,95 +519,38 @@ class LengthChain {
     same("tok_segments", segments);
   }
 
-  /// Calls `work(loader)` on all ranks concurrently.
-  template <class Work>
-  std::vector<Said> on_all(const Work& work) {
-    std::vector<Said> said(ranks_.size());
-    const auto one = [&](std::uint64_t r) {
-      try {
-        said[r].text = work(*ranks_[r].loader);
-      } catch (const Error& error) {
-        said[r].text = error.what();
-        said[r].error = error.code();
-      }
-    };
-    if (ranks_.size() == 1) {
-      one(0);
-    } else {
-      test::on_ranks(ranks_.size(), one);
-    }
-    return said;
-  }
-
-  /// Returns the error that prove() must throw, unless too many samples are bad. The epoch can be
-  /// proven before all batches were taken, if all samples of the remaining batches are left out.
-  std::optional<ErrorCode> error_of_proof() {
-    const bool can_be_proven = ledger_ == expected_ledger() && data_->size() > 0;
+  /// The epoch can be proven before all batches were taken, if all samples of the remaining batches
+  /// are left out.
+  std::optional<ErrorCode> error_of_proof() const override {
+    const bool can_be_proven = ledger_ == expected_ledger() && !data_->empty();
     return can_be_proven ? std::nullopt : std::optional(ErrorCode::kNotExact);
   }
-  /// Returns the error that state() must throw.
-  std::optional<ErrorCode> error_of_state(bool at_end) {
-    for (const Rank& rank : ranks_) {
-      const bool is_equal = rank.failed == ranks_[0].failed && rank.lost == ranks_[0].lost;
-      if (!is_equal) return ErrorCode::kMismatch;
-    }
-    if (at_end) return error_of_proof();
-    return ranks_[0].lost > 0 ? std::optional(ErrorCode::kNotExact) : std::nullopt;
-  }
+  std::optional<ErrorCode> error_at_end() const override { return error_of_proof(); }
 
-  /// Checks the results of a collective call.
-  /// @param expected  the error, unless too many samples are bad.
-  /// @return  true if the call should succeed and did.
-  bool check_said(const std::vector<Said>& said, std::optional<ErrorCode> expected, bool is_proof,
-                  const std::string& what) {
-    const bool too_many = model_agree();
-    if (too_many) expected = ErrorCode::kBadField;
-    for (const Said& one : said) {
-      must(one.error == expected, what + " said " + one.text);
-      must_equal(one.text, said[0].text, what + " of another rank");
-    }
-    for (const Rank& rank : ranks_) {
-      check_points(rank.loader->bad_samples(), agreed_, "the bad samples");
-    }
-    if (is_proof) ++(expected ? tally_["epochs not proven"] : tally_["epochs proven"]);
-    return !expected;
-  }
-
-  void prove() {
-    say("prove");
-    const auto said = on_all([](Loader& loader) { return loader.prove(); });
-    if (!check_said(said, error_of_proof(), true, "prove()")) return;
+  void check_proof(const std::string& text) const override {
     const std::uint64_t count = count_of(ledger_);
     const std::string begin = "epoch " + std::to_string(epoch_) + ": " + std::to_string(count) +
                               (count == 1 ? " sample" : " samples");
-    const std::string& text = said[0].text;  // after the count: ", each ..." or " drawn ..."
+    // After the count comes ", each ..." or " drawn ...".
     must((text.starts_with(begin + ",") || text.starts_with(begin + " ")) &&
              text.ends_with(": proven"),
          text + ", not " + begin);
   }
 
-  void save() {
-    const std::uint64_t done = taken_ - ranks_[0].failed;  // if equal on all ranks
-    const bool at_end = done == steps();
-    say(at_end ? "state at the end" : "state");
-    const auto said = on_all([](Loader& loader) { return loader.state().to_text(); });
-    if (!check_said(said, error_of_state(at_end), at_end, "state()")) return;
-    const ResumeToken token = ResumeToken::from_text(said[0].text);
+  void check_token(const ResumeToken& token, std::uint64_t done, bool at_end) const override {
     const std::uint64_t reached = first_ + done * shares();
     must_equal(token.epoch, epoch_ + (at_end ? 1 : 0), "the token's epoch");
     check_points(token.skip, all_left_out(), "what the token leaves out");
     if (at_end || reached == 0) {
       must_equal(token.position, std::uint64_t{0}, "the token's position");
       must(!token.batches.has_value(), "a rule at the beginning of an epoch");
-    } else {
-      const auto [window, delivered] = dealt_[reached];
-      must_equal(token.position, windows_[window].first, "the token's position");
-      must(token.batches.has_value(), "no rule");
-      must_equal(token.batches->delivered, delivered, "batches delivered");
-      must_equal(token.batches->rule, rule_text(), "the rule");
+      return;
     }
-    saved_.push_back({token, at_end ? Ledger{} : ledger_});
-    ++tally_["tokens"];
+    const auto [window, delivered] = dealt_[reached];
+    must_equal(token.position, windows_[window].first, "the token's position");
+    must(token.batches.has_value(), "no rule");
+    must_equal(token.batches->delivered, delivered, "batches delivered");
+    must_equal(token.batches->rule, rule_text(), "the rule");
   }
 
   /// Returns the number of the epoch's batches before a token; nullopt if the token's point does
@@ -1055,7 +613,7 @@ class LengthChain {
       } catch (const NotExact& error) {
         must(is_taken && !is_proven, error.what());
       } catch (const OutOfRange& error) {
-        must(!is_taken && token.position > num_positions(), error.what());
+        must(!is_taken && token.position > length(), error.what());
       }
     }
     if (!is_taken || !is_proven) {
@@ -1092,7 +650,7 @@ class LengthChain {
         if (token.batches) token.batches->delivered = dice_.number();
         break;
       case 2:
-        token.position = dice_.below(num_positions() + 3);
+        token.position = dice_.below(length() + 3);
         break;
       case 3:
         token.position = rule_.window * dice_.below(4);
@@ -1127,14 +685,8 @@ class LengthChain {
     tally_["forged and taken"] += go_on_from(token, ledger) ? 1 : 0;
   }
 
-  Dice dice_;
-  std::ostream* log_;
-  test::Tally& tally_;
-  std::optional<MixedDataset> data_;
   std::vector<Written> samples_;
-  Order order_;
   std::unique_ptr<Sampler> positions_;  // the order of one rank, without a skip list
-  std::vector<Saved> saved_;
 
   Loader::ByLength rule_;  // the window applies to batches by group too
   bool has_lengths_ = true;
@@ -1144,29 +696,19 @@ class LengthChain {
   std::uint64_t batch_size_ = 1;
   std::vector<std::uint64_t> lengths_;  // lengths by the rule, by sample
 
-  std::uint64_t replicas_ = 1;
-  std::uint64_t max_bad_ = 0;
-  std::unique_ptr<test::ThreadRanks> group_;
-  std::vector<Rank> ranks_;
-
   std::uint64_t epoch_ = 0;
   std::vector<std::uint64_t> samples_at_;  // sample at each position
   std::vector<Window> windows_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> dealt_;  // (window, number of its batch)
   std::uint64_t first_ = 0;  // batches before the loaders were made or moved
-  std::uint64_t taken_ = 0;  // steps since then
   SkipList skip_;            // the skip list since then
-  SkipList agreed_;          // bad samples known to all ranks
-  Ledger ledger_;            // deliveries of this epoch, by all runs
   Ledger delivered_before_;  // deliveries of this epoch before that
-  bool is_stopped_ = false;
-  bool has_said_end_ = false;
 };
 
 // The example in docs/formats/length-batches.md.
 TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
   const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
-  const Hash128 key = model_key(17, 2, 14, 4);
+  const Hash128 key = test::model_key(17, 2, 14, 4);
   const auto text = [](const std::vector<PlacedBatch>& batches) {
     std::string all;
     for (const PlacedBatch& batch : batches) {
@@ -1177,17 +719,20 @@ TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
     }
     return all;
   };
-  EXPECT_EQ(text(model_batches(lengths, 3, 0, key)), "5@0 2@0 | 6@0 1@0 7@0 | 3@0 4@0 0@0 | ");
-  EXPECT_EQ(text(model_batches(lengths, 4, 9, key)), "5@0 | 2@0 | 0@0 | 6@0 1@0 7@0 | 3@0 4@0 | ");
-  ModelGroups groups{{0, 1, 0, 1, 1, 0, 1, 0}, {2, 3}};
+  EXPECT_EQ(text(test::model_batches(lengths, 3, 0, key)),
+            "5@0 2@0 | 6@0 1@0 7@0 | 3@0 4@0 0@0 | ");
+  EXPECT_EQ(text(test::model_batches(lengths, 4, 9, key)),
+            "5@0 | 2@0 | 0@0 | 6@0 1@0 7@0 | 3@0 4@0 | ");
+  test::ModelGroups groups{{0, 1, 0, 1, 1, 0, 1, 0}, {2, 3}};
   std::vector<std::uint64_t> held_over;
-  EXPECT_EQ(text(model_grouped(lengths, groups, 0, key, held_over)),
+  EXPECT_EQ(text(test::model_grouped(lengths, groups, 0, key, held_over)),
             "6@0 1@0 3@0 | 4@0 | 7@0 0@0 | 5@0 2@0 | ");
   groups.holds_over = true;
-  EXPECT_EQ(text(model_grouped(lengths, groups, 0, key, held_over)),
+  EXPECT_EQ(text(test::model_grouped(lengths, groups, 0, key, held_over)),
             "6@0 1@0 3@0 | 7@0 0@0 | 5@0 2@0 | ");
   EXPECT_EQ(held_over, std::vector<std::uint64_t>{4});
-  EXPECT_EQ(text(model_packed(lengths, 2, 8, key)), "4@0 7@3 1@5 | 2@0 5@9 6@16 | 0@0 3@5 | ");
+  EXPECT_EQ(text(test::model_packed(lengths, 2, 8, key)),
+            "4@0 7@3 1@5 | 2@0 5@9 6@16 | 0@0 3@5 | ");
 }
 
 TEST(LengthChainTest, WhateverIsDoneTheBatchesAreThoseOfTheModel) {

@@ -13,6 +13,7 @@
 #include "decode/decode_failure.h"
 #include "loader/agreed_options.h"
 #include "loader/media/clip.h"
+#include "loader/one_batch.h"
 #include "loader/thread_ranks.h"
 #include "loader/transform.h"
 #include "media_bytes.h"
@@ -22,6 +23,7 @@
 #include "shardwise/order/sample_key.h"
 #include "support/dataset.h"
 #include "support/python.h"
+#include "support/says.h"
 
 namespace shardwise {
 namespace {
@@ -29,7 +31,6 @@ namespace {
 using fuzz::encode_sound;
 using fuzz::encode_video;
 using fuzz::has_encoder;
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -58,11 +59,7 @@ std::string bytes_of(const test::Fields& sample, const std::string& field) {
 }
 
 Batch one_batch(const Dataset& data, std::vector<Column> columns) {
-  Loader loader(data, {.columns = std::move(columns),
-                       .order = {.seed = kSeed, .kind = Sequential{}},
-                       .batch_size = data.size(),
-                       .threads = 2});
-  return loader.next().value();
+  return test::one_batch(data, std::move(columns), {.order = {.seed = kSeed}});
 }
 
 std::string error_of(const Dataset& data, const Column& column) {
@@ -168,11 +165,11 @@ TEST(ClipTest, AShortVideoRepeatsItsLastFrameOrIsRefused) {
   EXPECT_EQ(clip(6, {.frames = 4, .every = 4, .start = ClipStart::kRandom}), (Numbers{0, 4, 4, 4}));
   EXPECT_EQ(clip(9, {.frames = 3, .every = 4, .refuse_short = true}), (Numbers{0, 4, 8}));
   EXPECT_THAT(refusal(8, {.frames = 3, .every = 4, .refuse_short = true}),
-              AllOf(HasSubstr("clip needs 9 frames"), HasSubstr("range has 8")));
+              test::Says("clip needs 9 frames", "range has 8"));
   EXPECT_THAT(refusal(8, {.frames = 9, .refuse_short = true}),
-              AllOf(HasSubstr("clip needs 9 frames"), HasSubstr("range has 8")));
+              test::Says("clip needs 9 frames", "range has 8"));
   EXPECT_THAT(refusal(8, {.frames = 2, .begin_seconds = 5}),
-              AllOf(HasSubstr("no frame"), HasSubstr("[5.000000, inf) s")));
+              test::Says("no frame", "[5.000000, inf) s"));
 }
 
 // Version 1 of docs/formats/transforms.md. These numbers must never change.
@@ -185,8 +182,8 @@ TEST(ClipTest, RandomStartsOfVersionOneStayAsTheyAre) {
   EXPECT_EQ(frame, 203);
   EXPECT_EQ(sound, 142'319);
   EXPECT_THAT(test::read_file(test::source_dir() + "/docs/formats/transforms.md"),
-              AllOf(HasSubstr("of 300 begins at frame " + std::to_string(frame)),
-                    HasSubstr("of 160,000 at sample " + std::to_string(sound))));
+              test::Says("of 300 begins at frame " + std::to_string(frame),
+                         "of 160,000 at sample " + std::to_string(sound)));
 }
 
 TEST(ClipTest, AProgramWrittenFromThePageFindsTheSameFrames) {
@@ -224,22 +221,17 @@ TEST(ClipTest, WhatCannotBeIsRefusedWhenTheColumnIsMade) {
   };
   EXPECT_THAT(video({.frames = 0}), HasSubstr("frames is 0; choose 1 to 65,536"));
   EXPECT_THAT(video({.every = -1}), HasSubstr("every is -1"));
-  EXPECT_THAT(video({.start = ClipStart::kRandom}),
-              AllOf(HasSubstr("set every"), HasSubstr("leave start out")));
+  EXPECT_THAT(video({.start = ClipStart::kRandom}), test::Says("set every", "leave start out"));
   EXPECT_THAT(video({.begin_seconds = 2, .end_seconds = 2}), HasSubstr("an end after it"));
-  EXPECT_THAT(test::error_text([] { columns::video_times("mp4", {.frames = -3}); }),
-              HasSubstr("frames is -3"));
-  EXPECT_THAT(test::error_text([] { columns::video("mp4", {}, {.horizontal_flip = 2}); }),
-              HasSubstr("horizontal_flip"));
-  EXPECT_THAT(test::error_text([] { columns::video("clip.pkl", {}); }), HasSubstr("can run code"));
+  EXPECT_ERROR(test::Says("frames is -3"), columns::video_times("mp4", {.frames = -3}));
+  EXPECT_ERROR(test::Says("horizontal_flip"), columns::video("mp4", {}, {.horizontal_flip = 2}));
+  EXPECT_ERROR(test::Says("can run code"), columns::video("clip.pkl", {}));
   const auto audio = [](const Column::AudioClip& clip) {
     return test::error_text([&] { columns::audio("wav", clip); });
   };
-  EXPECT_THAT(audio({.sample_rate = -1}),
-              AllOf(HasSubstr("sample rate"), HasSubstr("out of range")));
+  EXPECT_THAT(audio({.sample_rate = -1}), test::Says("sample rate", "out of range"));
   EXPECT_THAT(audio({.seconds = -1}), HasSubstr("seconds is -1"));
-  EXPECT_THAT(audio({.start = ClipStart::kCentre}),
-              AllOf(HasSubstr("set seconds"), HasSubstr("leave start out")));
+  EXPECT_THAT(audio({.start = ClipStart::kCentre}), test::Says("set seconds", "leave start out"));
   EXPECT_THAT(audio({.seconds = 1, .fixed_length = true}), HasSubstr("set all three"));
   EXPECT_THAT(audio({.sample_rate = 8000,
                      .channels = 1,
@@ -247,7 +239,7 @@ TEST(ClipTest, WhatCannotBeIsRefusedWhenTheColumnIsMade) {
                      .fixed_length = true,
                      .max_samples = 15'999}),
               HasSubstr("more samples than max_samples = 15999"));
-  EXPECT_THAT(test::error_text([] { columns::audio("x.pt", {}); }), HasSubstr("can run code"));
+  EXPECT_ERROR(test::Says("can run code"), columns::audio("x.pt", {}));
 }
 
 // ---------------------------------------------------------------------------------------- videos
@@ -352,17 +344,15 @@ TEST(VideoColumnTest, NothingBeforeTheKeyFrameOrBehindTheClipIsDecoded) {
   };
   EXPECT_EQ(one_batch(data, {clip(0)}).size(), 1U);
   EXPECT_EQ(one_batch(data, {clip(0.8)}).size(), 1U);
-  EXPECT_THAT(error_of(data, clip(0.4)),
-              AllOf(HasSubstr("cannot decode"), HasSubstr("'mp4' as a video"), HasSubstr("damaged"),
-                    HasSubstr("sample 0 ('s00000') in shard"), HasSubstr("d-0.tar")));
+  EXPECT_THAT(error_of(data, clip(0.4)), test::Says("cannot decode", "'mp4' as a video", "damaged",
+                                                    "sample 0 ('s00000') in shard", "d-0.tar"));
 }
 
 TEST(VideoColumnTest, VideosOfSeveralSizesNeedOne) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", make_media(3));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.frames = 2})),
-              AllOf(HasSubstr("differ in size"), HasSubstr("48x48 (HxW)"), HasSubstr("48x32 (HxW)"),
-                    HasSubstr("set resize, or a crop")));
+              test::Says("differ in size", "48x48 (HxW)", "48x32 (HxW)", "set resize, or a crop"));
   const Dataset one = test::make_dataset(dir, "one", make_media(1));
   const Batch batch = one_batch(one, {columns::video("mp4", {.frames = 2})});
   EXPECT_THAT(batch["mp4"].shape(), ElementsAre(1, 2, 3, 48, 32));
@@ -372,12 +362,12 @@ TEST(VideoColumnTest, LimitsAreThoseOfTheReader) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", make_media(1));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.max_pixels = 32 * 48 - 1})),
-              AllOf(HasSubstr("48x32 (HxW)"), HasSubstr("limit of 1,535 pixels")));
+              test::Says("48x32 (HxW)", "limit of 1,535 pixels"));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.max_frames = 12})), HasSubstr("12"));
   EXPECT_THAT(error_of(data, columns::video_times("mp4", {.max_frames = 12})), HasSubstr("12"));
   EXPECT_THAT(
       error_of(data, columns::video("mp4", {.max_pixels = 32 * 48}, {.resize_shorter_side = 64})),
-      AllOf(HasSubstr("transform enlarges"), HasSubstr("48x32 (HxW) to 96x64 (HxW)")));
+      test::Says("transform enlarges", "48x32 (HxW) to 96x64 (HxW)"));
   EXPECT_THAT(error_of(data, columns::audio("flac", {.max_samples = 3199})),
               HasSubstr("limit of 3,199"));
 }
@@ -521,9 +511,9 @@ TEST(AudioColumnTest, ARangeWithoutSamplesIsABadField) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", make_media(1));
   for (const double seconds : {0.0, 1.0}) {
-    EXPECT_THAT(error_of(data, columns::audio("flac", {.seconds = seconds, .begin_seconds = 60})),
-                AllOf(HasSubstr("cannot decode"), HasSubstr("'flac' as a sound"),
-                      HasSubstr("no audio sample"), HasSubstr("[60.000000, inf) s")));
+    EXPECT_THAT(
+        error_of(data, columns::audio("flac", {.seconds = seconds, .begin_seconds = 60})),
+        test::Says("cannot decode", "'flac' as a sound", "no audio sample", "[60.000000, inf) s"));
   }
 }
 
@@ -639,10 +629,9 @@ TEST(MediaLoaderTest, BadMediaAreLeftOut) {
   EXPECT_EQ(rows.size(), 8u);
   std::string reasons;
   for (const auto& [sample, bad] : loader.bad_samples().samples()) reasons += bad.reason + "\n";
-  EXPECT_THAT(reasons,
-              AllOf(HasSubstr("cannot decode"), HasSubstr("'mp4' as a video"),
-                    HasSubstr("ends early): sample 2 ('s00002')"), HasSubstr("not those of MP4"),
-                    HasSubstr("'flac' as a sound"), HasSubstr("the sample has no field 'flac'")));
+  EXPECT_THAT(reasons, test::Says("cannot decode", "'mp4' as a video",
+                                  "ends early): sample 2 ('s00002')", "not those of MP4",
+                                  "'flac' as a sound", "the sample has no field 'flac'"));
 }
 
 /// A memory resource that counts the bytes of batches.

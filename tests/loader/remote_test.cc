@@ -1,7 +1,9 @@
 // The Loader over shards behind a server, through a shard cache and without one. No test ends by a
 // timeout: the server hangs until the test releases it.
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -489,6 +491,42 @@ TEST_F(RemoteExits, ALoaderMayBeLeftInAnyState) {
   std::cout << num_batches_ << " batches, " << num_cancelled_ << " calls cancelled\n";
   Loader loader(*data_, options({true, 2, 2}));
   EXPECT_EQ(take_rest(loader), std::size_t{kShards} * kSamples) << "the data set is as before";
+}
+
+TEST_F(RemoteLoaderTest, SamplesOfABatchComeInARequestForEachShard) {
+  constexpr std::size_t kAll = std::size_t{kShards} * kSamples;
+  const auto gets = [&] {
+    int count = 0;
+    for (int shard = 0; shard < kShards; ++shard) count += server_.gets(path(shard));
+    return count;
+  };
+  for (const unsigned threads : {0U, 1U, 3U}) {
+    for (const bool is_mixture : {false, true}) {
+      SCOPED_TRACE(std::to_string(threads) + (is_mixture ? " threads, mixture" : " threads"));
+      const int before = gets();
+      const MixedDataset data =
+          is_mixture ? MixedDataset({open(false), open(false)}) : MixedDataset(open(false));
+      Loader::Options how = options({false, 0, threads});
+      how.batch_size = 20;
+      how.order.seed = 5;
+      how.order.kind = Chunked{};
+      if (is_mixture) how.order.kind = data.mixture(std::array{0.5, 0.5});
+      Loader loader(data, how);
+      std::size_t count = 0;
+      int batches = 0;
+      while (const auto batch = loader.next()) {
+        ++batches;
+        for (std::size_t i = 0; i < batch->size(); ++i, ++count) {
+          const auto number = static_cast<std::size_t>(batch->samples()[i]) % kAll;
+          EXPECT_EQ((*batch)["txt"].text(i), "text " + std::to_string(number));
+        }
+      }
+      EXPECT_GE(count, kAll);
+      // Without hashes, the first header of each shard is fetched as well.
+      const int parts = is_mixture ? 2 : 1;
+      EXPECT_LE(gets() - before, kShards * (batches + 1) * parts);
+    }
+  }
 }
 
 }  // namespace

@@ -3,21 +3,24 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/json.h"
 #include "loader/column_maker.h"
+#include "loader/one_batch.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/loader/columns.h"
 #include "shardwise/loader/loader.h"
 #include "support/chain.h"
 #include "support/dataset.h"
+#include "support/says.h"
 
 namespace shardwise {
 namespace {
 
 using namespace std::string_literals;
-using testing::AllOf;
+using test::one_batch;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -61,17 +64,6 @@ Dataset indexed(const test::TempDir& dir, const std::vector<test::Fields>& sampl
   return Dataset::open(dir / "m.idx");
 }
 
-Batch all_rows(const Dataset& data, std::vector<Column> columns, std::uint64_t max_bad = 0) {
-  Loader loader(data, {.columns = std::move(columns),
-                       .order = {.kind = Sequential{}},
-                       .batch_size = data.size(),
-                       .threads = 1,
-                       .max_bad = max_bad});
-  auto batch = loader.next();
-  EXPECT_TRUE(batch.has_value());
-  return *std::move(batch);
-}
-
 TEST(ValueColumnsTest, ValuesAtJsonPathsAndOfMetadataAreRowsOfABatch) {
   const test::TempDir dir;
   const Dataset data = indexed(
@@ -83,11 +75,11 @@ TEST(ValueColumnsTest, ValuesAtJsonPathsAndOfMetadataAreRowsOfABatch) {
         {"score", " 3\n"}}},
       {"w=json:$.size.wh[0]", "score", "c=json:$.caption"});
   const Batch batch =
-      all_rows(data, {columns::integer("json:$.id"), columns::text("json:$.caption"),
-                      columns::number("none;json:$.size.wh[1]"), columns::json("json:$.tags"),
-                      columns::text("json:$.tags").named("list"), columns::number("score"),
-                      columns::metadata("w"), columns::metadata<double>("score").named("s"),
-                      columns::metadata<std::string>("c")});
+      one_batch(data, {columns::integer("json:$.id"), columns::text("json:$.caption"),
+                       columns::number("none;json:$.size.wh[1]"), columns::json("json:$.tags"),
+                       columns::text("json:$.tags").named("list"), columns::number("score"),
+                       columns::metadata("w"), columns::metadata<double>("score").named("s"),
+                       columns::metadata<std::string>("c")});
   EXPECT_EQ(batch["id"].dtype(), DType::kInt64);
   EXPECT_THAT(batch["id"].shape(), ElementsAre(2));
   EXPECT_THAT(batch["id"].values<std::int64_t>(), ElementsAre(7, 1));
@@ -118,7 +110,7 @@ TEST(ValueColumnsTest, WhatIsMissingGetsTheValueOfTheColumnOrMakesABadSample) {
                                 {{"x", ""}},
                                 {{"json", R"({"a": "1"})"}, {"x", ""}}},
                                {"a=json:$.a"});
-  const Batch batch = all_rows(
+  const Batch batch = one_batch(
       data, {columns::text("json:$.a", "none"), columns::json("json", "{}"),
              columns::metadata<std::string>("a", "0").named("m"), columns::integer("cls", -1),
              columns::number("n", NAN), columns::text("txt", ""), columns::integer("json:$.b", 5)});
@@ -134,14 +126,13 @@ TEST(ValueColumnsTest, WhatIsMissingGetsTheValueOfTheColumnOrMakesABadSample) {
   EXPECT_THAT(batch["cls"].values<std::int64_t>(), ElementsAre(-1, -1, -1, -1));
   EXPECT_THAT(batch["b"].values<std::int64_t>(), ElementsAre(5, 5, 5, 5));
 
-  EXPECT_THAT(test::error_text([&] { all_rows(data, {columns::text("json:$.a")}); }),
-              AllOf(HasSubstr("field 'json' has no value at '$.a'"), HasSubstr("s00000"),
-                    HasSubstr("missing"), HasSubstr("max_bad")));
-  EXPECT_THAT(test::error_text([&] { all_rows(data, {columns::metadata<std::string>("a")}); }),
-              AllOf(HasSubstr("no value in the metadata column 'a'"), HasSubstr("s00000")));
+  EXPECT_ERROR(test::Says("field 'json' has no value at '$.a'", "s00000", "missing", "max_bad"),
+               one_batch(data, {columns::text("json:$.a")}));
+  EXPECT_ERROR(test::Says("no value in the metadata column 'a'", "s00000"),
+               one_batch(data, {columns::metadata<std::string>("a")}));
   EXPECT_EQ(make(columns::text("json:$.a"), data[2]).error, ErrorCode::kNotFound);
   EXPECT_THAT(make(columns::text("json:$.a"), data[2]).text, HasSubstr("its fields are x"));
-  const Batch rest = all_rows(data, {columns::text("json:$.a")}, 3);
+  const Batch rest = one_batch(data, {columns::text("json:$.a")}, {.max_bad = 3});
   EXPECT_THAT(rest.samples(), ElementsAre(3));
 }
 
@@ -157,8 +148,8 @@ TEST(ValueColumnsTest, AValueOfAnotherKindNamesSampleFieldAndPath) {
     return made.text;
   };
   const auto is = [](const std::string& type, const std::string& found) {
-    return AllOf(HasSubstr("cannot decode field 'json' as " + type), HasSubstr(found),
-                 HasSubstr("sample 0 ('s00000')"), HasSubstr("max_bad"));
+    return test::Says("cannot decode field 'json' as " + type, found, "sample 0 ('s00000')",
+                      "max_bad");
   };
   EXPECT_THAT(text(columns::integer("json:$.s")), is("an integer at '$.s'", "it is \"12\""));
   EXPECT_THAT(text(columns::integer("json:$.s", 1)), is("an integer at '$.s'", "it is \"12\""));
@@ -202,8 +193,7 @@ TEST(ValueColumnsTest, ASampleIsDecodedByTheKindsOfItsFields) {
   EXPECT_EQ(batch["bin"].text(0), "b");
   EXPECT_EQ(batch["pkl"].text(0), "p");
   EXPECT_EQ(batch["x;y.cls"].text(0), "9");
-  EXPECT_THAT(test::error_text([&] { columns::decode(data[1]); }),
-              AllOf(HasSubstr("field 'npy' as an array"), HasSubstr("s00001")));
+  EXPECT_ERROR(test::Says("field 'npy' as an array", "s00001"), columns::decode(data[1]));
   EXPECT_EQ(make(columns::key(), data[1]).bytes, "s00001");
 }
 
@@ -214,7 +204,7 @@ TEST(ValueColumnsTest, ArraysAtJsonPathsAreRowsOfNumbers) {
       {{{"json", R"({"ids": [1, -2], "box": [1, 2.5], "boxes": [[1, 2], [3, 4], [5, 6]]})"}},
        {{"json", R"({"ids": [], "box": [0, 1e3], "boxes": []})"}},
        {{"json", R"({"ids": [7], "box": [ -1 , 2], "boxes": [[7, 8]]})"}}});
-  const Batch batch = all_rows(
+  const Batch batch = one_batch(
       data, {columns::tokens("json:$.ids"), columns::array("json:$.box", DType::kFloat32, {2}),
              columns::array("json:$.boxes", DType::kInt16),
              columns::array("json:$.ids", DType::kFloat64).named("reals")});
@@ -228,14 +218,25 @@ TEST(ValueColumnsTest, ArraysAtJsonPathsAreRowsOfNumbers) {
   EXPECT_THAT(batch["boxes"].values<std::int16_t>(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
 }
 
+TEST(ValueColumnsTest, EmptyRowsOfABatchWithoutOtherRowsHaveOneDimension) {
+  const test::TempDir dir;
+  const Dataset data = test::make_dataset(dir, "d", {{{"json", "[]"}}, {{"json", "[]"}}});
+  const Batch batch = all_rows(
+      data, {columns::tokens("json:$"), columns::array("json:$", DType::kFloat32).named("reals"),
+             columns::ragged_function("f", DType::kInt8,
+                                      [](const Sample&, const Hash128&, columns::Row&) {})});
+  for (const char* name : {"json", "reals", "f"}) {
+    EXPECT_THAT(batch[name].row_shape(0), ElementsAre(0)) << name;
+    EXPECT_THAT(batch[name].row_shape(1), ElementsAre(0)) << name;
+  }
+}
+
 TEST(ValueColumnsTest, AnArrayThatIsNotARowNamesTheReason) {
   const test::TempDir dir;
   const auto refused = [&](const std::string& json, const Column& column, const std::string& why) {
     const Made made = make(column, test::make_dataset(dir, "d", {{{"json", json}}})[0]);
     EXPECT_EQ(made.error, ErrorCode::kBadField);
-    EXPECT_THAT(made.text,
-                AllOf(HasSubstr("'json' as an array at '$' (" + why), HasSubstr("s00000")))
-        << json;
+    EXPECT_THAT(made.text, test::Says("'json' as an array at '$' (" + why, "s00000")) << json;
   };
   const Column any = columns::array("json:$", DType::kInt64);
   for (const char* json : {"[1, [2]]", "[[1], 2]", "[[], 1]", "[[[]], [1]]"}) {
@@ -254,36 +255,31 @@ TEST(ValueColumnsTest, AnArrayThatIsNotARowNamesTheReason) {
   refused("[1e39]", columns::array("json:$", DType::kFloat32), "it contains 1e39");
   refused("[1, 2]", columns::array("json:$", DType::kInt64, {3}), "its shape is [2], but");
   refused("[[1]]", columns::tokens("json:$"), "its shape is [1, 1]");
-  EXPECT_THAT(test::error_text([] { columns::array("json:$", DType::kBool); }),
-              AllOf(HasSubstr("bool"), HasSubstr("float32")));
+  EXPECT_ERROR(test::Says("bool", "float32"), columns::array("json:$", DType::kBool));
 }
 
 TEST(ValueColumnsTest, APathThatIsMalformedOrOfAnotherColumnIsRefused) {
   for (const char* field : {"json:$.", "json:$a", "json:$[x]"}) {
-    EXPECT_THAT(test::error_text([&] { columns::text(field); }), HasSubstr("malformed")) << field;
+    EXPECT_ERROR(test::Says("malformed"), columns::text(field)) << field;
   }
-  EXPECT_THAT(test::error_text([] { columns::text(":$.a"); }), HasSubstr("name of a field"));
-  EXPECT_THAT(test::error_text([] { columns::text("pkl:$.a"); }), HasSubstr("can run code"));
-  EXPECT_THAT(test::error_text([] { columns::bytes("json:$.a"); }), HasSubstr("no JSON path"));
-  EXPECT_THAT(test::error_text([] { columns::image("json:$.a"); }), HasSubstr("no JSON path"));
-  EXPECT_THAT(test::error_text([] { columns::json("json", "{"); }), HasSubstr("not JSON"));
+  EXPECT_ERROR(test::Says("name of a field"), columns::text(":$.a"));
+  EXPECT_ERROR(test::Says("can run code"), columns::text("pkl:$.a"));
+  EXPECT_ERROR(test::Says("no JSON path"), columns::bytes("json:$.a"));
+  EXPECT_ERROR(test::Says("no JSON path"), columns::image("json:$.a"));
+  EXPECT_ERROR(test::Says("not JSON"), columns::json("json", "{"));
 }
 
 TEST(ValueColumnsTest, AColumnThatTheIndexLacksIsRefusedBeforeASampleIsRead) {
   const test::TempDir dir;
   const Dataset data = indexed(dir, {{{"cls", "1"}}}, {"cls"});
-  EXPECT_THAT(test::error_text([&] {
-                Loader(data, {.columns = {columns::metadata("width", 0)}, .max_bad = 10});
-              }),
-              AllOf(HasSubstr("no column 'width'"), HasSubstr("its columns are 'cls'")));
+  EXPECT_ERROR(test::Says("no column 'width'", "its columns are 'cls'"),
+               Loader(data, {.columns = {columns::metadata("width", 0)}, .max_bad = 10}));
   const Dataset other = test::make_dataset(dir, "e", {{{"cls", "1"}}});
-  EXPECT_THAT(test::error_text([&] {
-                Loader(MixedDataset({data, other}), {.columns = {columns::metadata("cls")}});
-              }),
-              HasSubstr("no column 'cls'"));
+  EXPECT_ERROR(test::Says("no column 'cls'"),
+               Loader(MixedDataset({data, other}), {.columns = {columns::metadata("cls")}}));
   EXPECT_EQ(make(columns::metadata<std::string>("cls"), data[0]).error, ErrorCode::kBadField);
   EXPECT_THAT(make(columns::metadata<std::string>("cls"), data[0]).text,
-              AllOf(HasSubstr("column 'cls' is not a text: 1"), HasSubstr("s00000")));
+              test::Says("column 'cls' is not a text: 1", "s00000"));
 }
 
 TEST(ValueColumnsTest, MetadataOfAViewAndOfAMixtureIsThatOfTheSample) {

@@ -13,7 +13,7 @@ import sys
 import read_token
 import sample_order
 from read_token import Token
-from sample_order import (M64, Data, Hash128, MixtureDraws, Pass, Permutation, Ranks, Refused, Sampler, SkipList, WeightedDraw,
+from sample_order import (M64, Data, Hash128, MixtureSchedule, Pass, Permutation, Ranks, Refused, Sampler, SkipList, WeightedDraw,
                           hash128, require, words)
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "index"))
@@ -87,6 +87,7 @@ def parser():
     p.add_argument("--tail", default="exact")
     for name in ("resample", "weights", "mix", "skip", "token"):
         p.add_argument("--" + name)
+    p.add_argument("--schedule", action="append", default=[])
     return p
 
 
@@ -130,7 +131,9 @@ def sampler_of(args):
         order = kind_of(args)
         if mix:
             require(order["sampler"] in ("chunked", "sharded", "sequential"), "no mixture of these")
-            order = {"sampler": "mixture", "parts": [{"samples": part.n, "weight": float(m[2]), **order} for part, m in zip(parts, mix)]}
+            changes = [change.partition("=") for change in args.schedule]
+            order = {"sampler": "mixture", "parts": [{"samples": part.n, "weight": float(m[2]), **order} for part, m in zip(parts, mix)],
+                     "schedule": [{"from": int(c[0]), "weights": [float(w) for w in c[2].split(",")]} for c in changes]}
         order = {**order, "seed": args.seed, "streams": args.streams, "tail": args.tail,
                  "balance_bytes": args.balance_bytes, "epoch_size": args.epoch_size}
     ranks = Ranks(args.rank or 0, args.world, args.batch or 1, args.global_batch or 0, args.replicas)
@@ -177,13 +180,16 @@ def sampler_of_request(request):
         skip.add_sample(sample, (epoch, slot), reason)
     for epoch, begin, end in request.get("skip_ranges", []):
         skip.add_range(epoch, begin, end)
-    point = (request.get("epoch", 0), 0)
+    order, point = request["order"], (request.get("epoch", 0), 0)
     if "token" in request:
         token = Token.from_text(request["token"])
         point = (token.epoch, token.position)
         token.skip.merge_from(skip, point)
         skip = token.skip
-    return Sampler(data, request["order"], Ranks(**request["ranks"]), point, skip)
+        if order["sampler"] == "mixture":
+            size = order["epoch_size"] or data.n
+            order = sample_order.continued(token.order, order, token.epoch * size + token.position)
+    return Sampler(data, order, Ranks(**request["ranks"]), point, skip)
 
 
 def hexed(sums):
@@ -216,7 +222,8 @@ def answer(request):
         made = WeightedDraw(request["weights"])
         return [made(u) for u in request["of"]] + [sample_order.hash64(words(*made.shares))]
     if do == "mixture":
-        made = MixtureDraws(request["weights"], request["seed"])
+        parts = [{"weight": weight} for weight in request["weights"]]
+        made = MixtureSchedule(parts, request.get("schedule", []), request["seed"])
         return [list(made(slot)) for slot in request["of"]]
     if do == "deal":
         return sample_order.deal(request["step"], request["sizes"], request["world"])

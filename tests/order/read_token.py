@@ -5,7 +5,8 @@ import math
 import re
 import struct
 
-from sample_order import M64, SkipList, WeightedDraw, hash64, require, wids_chunk_size, words
+from sample_order import (M64, MixtureSchedule, Refused, SkipList, WeightedDraw, canonical, hash64, require, wids_chunk_size,
+                          words)
 
 VERSIONS = {"permutation": 1, "epoch_order": 1, "balance": 2, "mixture": 2, "resampled": 1, "wids": 1, "skip": 1}
 KINDS = ("chunked", "sharded", "sequential", "resampled", "wids", "mixture")
@@ -24,8 +25,8 @@ MOST_REASON = 200
 
 
 class Reader:
-    def __init__(self, data):
-        self.data, self.at = data, 0
+    def __init__(self, data, version):
+        self.data, self.at, self.version = data, 0, version
 
     def left(self):
         return len(self.data) - self.at
@@ -73,6 +74,11 @@ class Reader:
             for _ in range(self.count()):
                 samples, weight = self.varint(), struct.unpack("<d", self.bytes(8))[0]
                 kind["parts"].append({"samples": samples, "weight": weight, **self.kind(KINDS[:3])})
+            kind["schedule"] = []
+            for _ in range(self.count() if self.version == 4 else 0):
+                position = self.varint()
+                weights = [struct.unpack("<d", self.bytes(8))[0] for _ in range(self.count())]
+                kind["schedule"].append({"from": position, "weights": weights})
         return kind
 
     def order(self):
@@ -86,8 +92,8 @@ class Reader:
 
 
 class Writer:
-    def __init__(self):
-        self.data = b""
+    def __init__(self, version):
+        self.data, self.version = bytes([version]), version
 
     def varint(self, *values):
         for value in values:
@@ -117,6 +123,11 @@ class Writer:
                 self.varint(part["samples"])
                 self.data += struct.pack("<d", part["weight"])
                 self.kind(part)
+            if self.version == 4:
+                self.varint(len(kind["schedule"]))
+                for change in kind["schedule"]:
+                    self.varint(change["from"], len(change["weights"]))
+                    self.data += b"".join(struct.pack("<d", weight) for weight in change["weights"])
 
     def order(self, order):
         self.varint(*[order["versions"][name] for name in VERSIONS])
@@ -125,10 +136,17 @@ class Writer:
         self.kind(order)
 
 
+def number_or_none(weight):
+    return weight if math.isfinite(weight) else None
+
+
 def json_of_order(order):
     kind = {name: order[name] for name, _ in OPTIONS.get(order["sampler"], ())}
     if order["sampler"] == "mixture":
-        kind["parts"] = [{**part, "weight": part["weight"] if math.isfinite(part["weight"]) else None} for part in order["parts"]]
+        kind["parts"] = [{**part, "weight": number_or_none(part["weight"])} for part in order["parts"]]
+        if order["schedule"]:
+            kind["schedule"] = [{"from": change["from"], "part_weights": [number_or_none(w) for w in change["weights"]]}
+                                for change in order["schedule"]]
     return {"sampler": order["sampler"], "samples": order["samples"], "seed": order["seed"], **kind,
             **{name: order[name] for name in ("streams", "tail", "balance_bytes", "epoch_size")},
             **({"world_size": order["world"], "world": order["world"]} if order["world"] else {}),
@@ -156,14 +174,14 @@ class Token:
         text = text.strip(" \t\r\n")
         begins = re.match(r"sw[0-9]+\.", text)
         require(begins, "no token")
-        require(begins.group() in ("sw2.", "sw3."), "another version")
+        require(begins.group() in ("sw2.", "sw3.", "sw4."), "another version")
         version, text = int(begins.group()[2]), text[4:]
         require(re.fullmatch("[A-Za-z0-9_-]*", text), "no token")
         require(len(text) % 4 != 1, "no token")  # six bits are no byte
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         require(base64.urlsafe_b64encode(data).decode().rstrip("=") == text, "no token")
         require(len(data) >= 8 and words(hash64(data[:-8])) == data[-8:], "damaged")
-        reader, token = Reader(data[:-8]), Token()
+        reader, token = Reader(data[:-8], version), Token()
         require(reader.bytes(1)[0] == version, "another version")
         token.fingerprint, token.order = reader.u128(), reader.order()
         token.epoch, token.position = reader.varint(), reader.varint()
@@ -181,15 +199,15 @@ class Token:
             token.sums = reader.varint(), reader.u128(), reader.u128()
         for _ in range(reader.count()):
             token.history.append((reader.varint(), reader.u128(), reader.order()))
-        if version == 3:
+        if version == 3 or version == 4 and reader.of(FLAGS):
             token.batches = reader.string().decode("utf-8", "surrogateescape"), reader.varint()
         require(reader.left() == 0, "bytes follow its end")
         return token
 
     def to_text(self):
-        out = Writer()
-        version = 3 if self.batches else 2
-        out.data += bytes([version])
+        orders = [self.order] + [order for _, _, order in self.history]
+        version = 4 if any(order.get("schedule") for order in orders) else 3 if self.batches else 2
+        out = Writer(version)
         out.u128(self.fingerprint)
         out.order(self.order)
         out.varint(self.epoch, self.position, len(self.skip.samples))
@@ -211,19 +229,35 @@ class Token:
             out.varint(end_epoch)
             out.u128(fingerprint)
             out.order(order)
+        if version == 4:
+            out.varint(1 if self.batches else 0)
         if self.batches:
             out.string(self.batches[0].encode("utf-8", "surrogateescape"))
             out.varint(self.batches[1])
         out.data += words(hash64(out.data))
         return "sw%d." % version + base64.urlsafe_b64encode(out.data).decode().rstrip("=")
 
+    def read(self):
+        """Returns what the run has read of each data set of a mixture; [] if the mixture is not valid."""
+        order = self.order
+        try:
+            draws = MixtureSchedule(order["parts"], order["schedule"], order["seed"])
+        except Refused:
+            return []
+        slot = min(self.epoch * (order["epoch_size"] or order["samples"]) + self.position, 1 << 62)
+        counts = [(part["samples"], draws.count_before(d, slot)) for d, part in enumerate(order["parts"])]
+        passes = [count // n if n else 0 for n, count in counts]
+        return [{"samples": n, "samples_read": count, "passes": whole, "remainder": count - whole * n}
+                for (n, count), whole in zip(counts, passes)]
+
     def as_json(self):
         left_out = [{"sample": s, "from_epoch": point[0], "from_position": point[1], "reason": reason}
                     for s, (point, reason) in sorted(self.skip.samples.items())]
         left_out += [{"epoch": epoch, "begin": begin, "end": end} for epoch, begin, end in self.skip.ranges]
         batches = {"batches": {"rule": self.batches[0], "delivered": self.batches[1]}} if self.batches else {}
+        read = {"data_sets": self.read()} if self.order["sampler"] == "mixture" and self.read() else {}
         return {"epoch": self.epoch, "position": self.position, **batches, "delivered": self.sums[0] if self.sums else None,
-                "fingerprint": "%032x" % self.fingerprint, "order": json_of_order(self.order), "left_out": left_out,
+                "fingerprint": "%032x" % self.fingerprint, **read, "order": json_of_order(self.order), "left_out": left_out,
                 "history": [{"end_epoch": end, "fingerprint": "%032x" % fingerprint, "order": json_of_order(order)}
                             for end, fingerprint, order in self.history]}
 
@@ -256,6 +290,8 @@ def spec_of(data, order, ranks):
         spec["epoch_size"] = 0
     if sampler == "sequential":
         spec["seed"] = 0
+    if sampler == "mixture":
+        spec["schedule"] = canonical(order["parts"], order.get("schedule", []))
     if sampler == "wids":
         spec["chunk_size"] = wids_chunk_size(order, ranks.world)
     return spec
@@ -263,7 +299,7 @@ def spec_of(data, order, ranks):
 
 def require_same(token, spec, fingerprint):
     def compared(order):
-        out = Writer()
+        out = Writer(4)
         parts = [{**part, "weight": part["weight"] + 0.0} for part in order.get("parts", [])]  # -0 is 0
         out.order({**order, "parts": parts})
         return out.data

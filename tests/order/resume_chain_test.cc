@@ -17,12 +17,9 @@
 #include <tuple>
 #include <vector>
 
-#include "base/error_types.h"
 #include "order/arithmetic.h"
-#include "order/order_test_support.h"
-#include "order/wids_sampler.h"
+#include "order/resume_chain.h"
 #include "shardwise/order/explain.h"
-#include "support/chain.h"
 
 namespace shardwise {
 namespace {
@@ -34,6 +31,7 @@ using test::must;
 using test::must_equal;
 using test::must_throw;
 using test::Samples;
+using test::Setup;
 using test::shown;
 using test::sorted;
 
@@ -90,52 +88,15 @@ class Skips {
   std::vector<Entries::Range> ranges_;
 };
 
-/// Random samples and a random order of them.
-struct Setup {
-  SampleSet samples{0};
-  Order order;
-};
-
-std::uint64_t random_size(Dice& random) {
-  if (random.percent(1)) return random.between(400, 6000);
-  if (random.percent(40)) return random.below(401);
-  return random.below(41);
-}
-
-Samples random_lengths(Dice& random, std::uint64_t n) {
-  Samples lengths = test::some_lengths(n, random.between(1, n / 3 + 2), random.number());
-  for (std::uint64_t i = random.below(3); i > 0; --i) lengths.push_back(0);
-  return lengths;
-}
-
 Chunked random_chunked(Dice& random, std::uint64_t n) {
   return {.chunk_size = random.between(1, n / random.between(1, 8) + 3),
           .window = random.between(1, 5),
           .phase = random.percent(50)};
 }
 
-SampleSet random_samples(Dice& random, std::uint64_t n) {
-  const std::uint64_t key = random.number();
-  const auto bytes = [key](std::uint64_t sample) {
-    const std::uint64_t mixed = (sample + 1) * 0x9e3779b97f4a7c15U ^ key;
-    return mixed % 7 == 0 ? 0 : (mixed >> 20) % 1000;
-  };
-  const auto weights = [n, key](const std::string&) {
-    std::vector<double> column(n);
-    for (std::uint64_t i = 0; i < n; ++i) column[i] = static_cast<double>((key >> i % 32) % 5);
-    column[0] = 1;
-    return column;
-  };
-  return SampleSet(n)
-      .with_bytes(bytes)
-      .with_column(weights)
-      .with_fingerprint({.high = random.number(), .low = random.number()})
-      .with_shards(test::offsets_of(random_lengths(random, n)));
-}
-
 Setup random_exact(Dice& random) {
-  const std::uint64_t n = random_size(random);
-  Setup setup{random_samples(random, n), {.seed = random.number()}};
+  const std::uint64_t n = test::random_size(random);
+  Setup setup{test::random_samples(random, n), {.seed = random.number()}};
   switch (random.below(5)) {
     case 0:
       setup.order.kind = Sharded{.window = random.between(1, 4)};
@@ -157,13 +118,31 @@ Setup random_exact(Dice& random) {
   return setup;
 }
 
+double random_weight(Dice& random) { return random.one_of({0.0, 0.5, 1.0, 2.0, 3.7, 0.01}); }
+
+/// Returns a random schedule. The positions are in the first epochs.
+std::vector<Mixture::Change> random_schedule(Dice& random, std::size_t num_parts,
+                                             std::uint64_t num_samples) {
+  std::vector<Mixture::Change> schedule;
+  std::uint64_t from = 0;
+  for (std::uint64_t i = random.below(4); i > 0; --i) {
+    from += random.between(1, random.one_of({10U, 300U, 3 * static_cast<unsigned>(num_samples)}));
+    Mixture::Change change{from, {random.one_of({0.5, 3.0})}};
+    while (change.weights.size() < num_parts) change.weights.push_back(random_weight(random));
+    random.shuffle(change.weights);
+    schedule.push_back(std::move(change));
+  }
+  return schedule;
+}
+
 /// Makes a random mixture. Borders of data sets are borders of shards, because a sharded order
 /// requires this.
 Setup random_mixture(Dice& random) {
   Mixture mixture;
   Samples lengths;
   for (std::uint64_t i = random.between(1, 4); i > 0; --i) {
-    const Samples own = random_lengths(random, random.between(1, random.percent(30) ? 150 : 20));
+    const Samples own =
+        test::random_lengths(random, random.between(1, random.percent(30) ? 150 : 20));
     lengths.insert(lengths.end(), own.begin(), own.end());
     Mixture::Part part;
     part.num_samples = std::accumulate(own.begin(), own.end(), std::uint64_t{0});
@@ -176,7 +155,8 @@ Setup random_mixture(Dice& random) {
     mixture.parts.push_back(part);
   }
   const std::uint64_t n = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
-  Setup setup{random_samples(random, n).with_shards(test::offsets_of(lengths)),
+  if (random.percent(50)) mixture.schedule = random_schedule(random, mixture.parts.size(), n);
+  Setup setup{test::random_samples(random, n).with_shards(test::offsets_of(lengths)),
               {.seed = random.number(), .kind = mixture}};
   setup.order.balance_bytes = random.percent(25);
   if (random.percent(50)) setup.order.epoch_size = random.between(1, 2 * n);
@@ -184,11 +164,11 @@ Setup random_mixture(Dice& random) {
 }
 
 Setup random_resampled(Dice& random) {
-  const std::uint64_t n = random_size(random) + 1;
+  const std::uint64_t n = test::random_size(random) + 1;
   Resampled kind;
   if (random.percent(50)) kind.unit = Resampled::Unit::kShard;
   if (kind.unit == Resampled::Unit::kSample && random.percent(50)) kind.weights = "weight";
-  Setup setup{random_samples(random, n), {.seed = random.number(), .kind = kind}};
+  Setup setup{test::random_samples(random, n), {.seed = random.number(), .kind = kind}};
   setup.order.streams = random.one_of({1U, 1U, 2U, 3U, 4U, 8U});
   setup.order.tail = random.one_of({Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad});
   setup.order.balance_bytes = random.percent(25);
@@ -197,15 +177,6 @@ Setup random_resampled(Dice& random) {
     setup.order.epoch_size = random.between(1, 2 * n);
   }
   return setup;
-}
-
-Setup random_wids(Dice& random) {
-  const std::uint64_t n = random_size(random);
-  return {random_samples(random, n),
-          {.seed = random.below(1000),
-           .kind = Wids{.chunk_size = random.percent(30) ? 0 : random.between(1, n / 3 + 2),
-                        .shuffle = random.percent(80),
-                        .shufflefirst = random.percent(50)}}};
 }
 
 Setup random_setup(Family family, Dice& random) {
@@ -228,66 +199,8 @@ Samples valid_worlds(std::uint64_t streams) {
   return worlds;
 }
 
-std::uint64_t random_batch(Dice& random) {
-  return random.percent(10) ? random.between(9, 100) : random.between(1, 8);
-}
-
 std::string shown(const SkipList::Point& at) {
   return "(" + shown(at.epoch) + ", " + shown(at.position) + ")";
-}
-
-/// Returns the next `count` samples, by one of several functions of the sampler.
-Samples take(Sampler& sampler, std::uint64_t count, Dice& random) {
-  Samples samples;
-  if (count == 0) return samples;
-  const std::uint64_t way = random.below(3);
-  if (way == 0 || sampler.position() == sampler.size()) {
-    samples.resize(count);
-    samples.resize(sampler.next_batch(samples));
-  } else if (way == 1) {
-    while (samples.size() < count) {
-      const std::optional<std::uint64_t> next = sampler.next();
-      if (!next) break;
-      samples.push_back(*next);
-    }
-  } else {
-    for (const std::uint64_t sample : sampler) {
-      samples.push_back(sample);
-      if (samples.size() == count) break;
-    }
-  }
-  return samples;
-}
-
-/// Calls functions that must not change the sampler's results.
-void disturb(std::unique_ptr<Sampler>& sampler, const SampleSet& samples, Dice& random) {
-  const std::uint64_t position = sampler->position();
-  switch (random.below(5)) {
-    case 0:
-      sampler = sampler->clone();
-      break;
-    case 1:
-      sampler = sampler->for_rank(sampler->rank());
-      sampler->seek(position);
-      break;
-    case 2:
-      if (random.percent(50)) sampler->seek(random.below(sampler->size() + 1));
-      if (random.percent(50)) take(*sampler, random.below(5), random);
-      sampler->seek(position);
-      break;
-    case 3:
-      take(*sampler->for_rank(random.below(sampler->world_size())), 5, random);
-      if (sampler->size() > 0) sampler->at(random.below(sampler->size()));
-      break;
-    default: {
-      ResumeToken token = sampler->token_after(0);
-      token.position = std::uint64_t{1} << 62;
-      must_throw<OutOfRange>([&] { sampler->resume(token); }, "resume() behind the epoch");
-      token.fingerprint.low = ~samples.fingerprint().low;
-      must_throw<Mismatch>([&] { sampler->resume(token); }, "resume() on other data");
-    }
-  }
-  must_equal(sampler->position(), position, "what changes nothing moved the sampler");
 }
 
 /// A run with an order whose positions are distributed to the ranks in turn: any order but wids.
@@ -355,6 +268,8 @@ class Chain {
   void run_piece() {
     const bool same_ranks = last_.ranks.size() > 0 && random_.percent(20);
     if (!same_ranks) add_skips();
+    changes_ = Sampler::Changes::kRefuse;
+    if (!same_ranks && family_ == Family::kMixture && !text_.empty()) change_weights();
     Piece piece = same_ranks ? std::move(last_) : new_piece();
     begin(piece, same_ranks);
     check_begin(piece);
@@ -372,7 +287,7 @@ class Chain {
     Piece piece;
     piece.shares = random_.one_of(valid_worlds(order_.streams));
     piece.replicas = random_.one_of({1U, 1U, 1U, 2U, 3U});
-    piece.batch = random_batch(random_);
+    piece.batch = test::random_batch(random_);
     return piece;
   }
 
@@ -410,7 +325,7 @@ class Chain {
       Sampler& sampler = *piece.ranks.back();
       if (text_.empty()) continue;
       if (random_.percent(15)) resume_elsewhere(sampler);
-      sampler.resume(read_token());
+      sampler.resume(read_token(), changes_);
     }
   }
 
@@ -421,8 +336,71 @@ class Chain {
       token.skip.add_sample(random_.below(sampler.num_samples()));
       token.skip.add_positions(point_.epoch, point_.position, point_.position + 3);
     }
-    sampler.resume(token);
-    take(sampler, random_.below(5), random_);
+    sampler.resume(token, Sampler::Changes::kAllowAtEpochBorder);
+    test::take(sampler, random_.below(5), random_);
+  }
+
+  // ----- Weights that change.
+
+  /// Gives the next pieces other weights from the point on, or the same weights in another form.
+  /// The model knows the weights of the whole run.
+  void change_weights() {
+    Mixture& own = std::get<Mixture>(order_.kind);
+    Mixture& whole = std::get<Mixture>(plain_.kind);
+    if (random_.percent(10)) {
+      own = whole;
+      return;
+    }
+    if (!random_.percent(30)) return;
+    changes_ = Sampler::Changes::kAllowAtEpochBorder;
+    for (Mixture::Part& part : own.parts) part.weight = random_weight(random_);
+    own.parts[random_.below(own.parts.size())].weight = 1.5;
+    own.schedule = random_schedule(random_, own.parts.size(), setup_.samples.size());
+    // Positions are rounded up to blocks of 256.
+    const auto up = [](std::uint64_t position) { return (position + 255) / 256 * 256; };
+    const std::uint64_t begin = up(point_.epoch * epoch_length() + point_.position);
+    std::erase_if(whole.schedule, [&](const auto& change) { return up(change.from) >= begin; });
+    std::vector<double> now;
+    for (const Mixture::Part& part : own.parts) now.push_back(part.weight);
+    for (const Mixture::Change& change : own.schedule) {
+      if (up(change.from) <= begin) now = change.weights;
+    }
+    if (begin == 0) {
+      for (std::size_t i = 0; i < now.size(); ++i) whole.parts[i].weight = now[i];
+    } else {
+      whole.schedule.push_back({begin, now});
+    }
+    for (const Mixture::Change& change : own.schedule) {
+      if (up(change.from) > begin) whole.schedule.push_back(change);
+    }
+    const Samples before = epoch(point_.epoch);
+    std::erase_if(epochs_, [&](const auto& one) { return one.first >= point_.epoch; });
+    const Samples& now_read = epoch(point_.epoch);
+    must(std::equal(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(point_.position),
+                    now_read.begin()),
+         "a change of the weights changes what was read");
+    ++tally_["changes of weights"];
+    if (log_ != nullptr) *log_ << "  other weights from position " << begin << " of the run on\n";
+  }
+
+  /// Checks what a token says of each data set.
+  void check_progress(const ResumeToken& token) {
+    if (family_ != Family::kMixture) return;
+    const auto& parts = std::get<Mixture>(plain_.kind).parts;
+    std::vector<std::uint64_t> read(parts.size());
+    const MixtureSampler mixture(setup_.samples, plain_);
+    for (std::uint64_t number = 0; number <= token.epoch; ++number) {
+      const std::uint64_t end = number < token.epoch ? epoch_length() : token.position;
+      for (std::uint64_t p = 0; p < end; ++p) ++read[mixture.split(epoch(number)[p]).dataset];
+    }
+    const std::vector<ResumeToken::Progress> progress = token.progress();
+    must_equal(progress.size(), parts.size(), "data sets in progress()");
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const std::uint64_t n = parts[i].num_samples;
+      const std::uint64_t passes = n == 0 ? 0 : read[i] / n;
+      must(progress[i] == ResumeToken::Progress{n, read[i], passes, read[i] - passes * n},
+           "progress() of a data set");
+    }
   }
 
   ResumeToken read_token() const {
@@ -458,6 +436,12 @@ class Chain {
     }
     const Sampler& some = *random_.one_of(piece.ranks);
     must_equal(some.deliveries_before(point_.position), so_far_, "deliveries before the point");
+    const std::uint64_t position = random_.between(point_.position, epoch_length() + 1);
+    const auto end = std::lower_bound(piece.walk.begin(), piece.walk.end(), position);
+    must_equal(some.deliveries_before(position),
+               so_far_ + std::min<std::uint64_t>(
+                             static_cast<std::uint64_t>(end - piece.walk.begin()), piece.rows),
+               "deliveries before a position");
     must(some.is_exact() == (has_exact_passes() && !is_virtual()), "is_exact()");
   }
 
@@ -541,8 +525,8 @@ class Chain {
   void run_step(Piece& piece, std::uint64_t count) {
     std::vector<Samples> ranks;
     for (auto& rank : piece.ranks) {
-      if (random_.percent(5)) disturb(rank, setup_.samples, random_);
-      ranks.push_back(take(*rank, count, random_));
+      if (random_.percent(5)) test::disturb(rank, setup_.samples, random_);
+      ranks.push_back(test::take(*rank, count, random_));
     }
     const std::uint64_t first = piece.taken * piece.shares;
     const std::uint64_t end = std::min(piece.rows, first + count * piece.shares);
@@ -664,7 +648,7 @@ class Chain {
     const std::uint64_t count = random_.between(1, most - 1);
     if (order_.balance_bytes) {
       const std::unique_ptr<Sampler> copy = piece.ranks[0]->clone();
-      take(*copy, count, random_);
+      test::take(*copy, count, random_);
       must_throw<InvalidArgument>([&] { copy->token(); }, "token() in a step that is balanced");
       return;
     }
@@ -703,6 +687,7 @@ class Chain {
     if (so_far_ > 0 || random_.percent(50)) token.audit = audit_->sum();
     text_ = token.to_text();
     must(ResumeToken::from_text(text_) == token, "a token is not what its text says");
+    if (random_.percent(30)) check_progress(token);
     old_texts_.push_back(text_);
     audit_ = std::make_unique<EpochAudit>(setup_.samples.fingerprint());
     if (token.audit) audit_->merge(*ResumeToken::from_text(text_).audit);
@@ -815,14 +800,15 @@ class Chain {
     const std::uint64_t count = std::min<std::uint64_t>(piece.taken * piece.shares, piece.rows);
     if (count > piece.walk.size() || !random_.percent(20)) return;
     const std::unique_ptr<Sampler> alone = make_sampler(setup_.samples, order_);
-    if (!text_.empty()) alone->resume(read_token());
+    if (!text_.empty()) alone->resume(read_token(), changes_);
     Samples expected;
     for (const std::vector<Samples>& ranks : piece.by_step) {
       for (std::uint64_t rank = 0; rank < ranks.size(); rank += piece.replicas) {
         expected.insert(expected.end(), ranks[rank].begin(), ranks[rank].end());
       }
     }
-    must_equal(sorted(take(*alone, count, random_)), sorted(expected), "what one rank reads alone");
+    must_equal(sorted(test::take(*alone, count, random_)), sorted(expected),
+               "what one rank reads alone");
   }
 
   // ----- The whole run.
@@ -855,7 +841,12 @@ class Chain {
     std::uint64_t slot = 0;
     for (std::uint64_t number = 0; number < point_.epoch; ++number) {
       for (const std::uint64_t sample : epoch(number)) {
-        must(parts[mixture.split(sample).dataset].weight > 0, "a draw without a weight");
+        const std::uint64_t dataset = mixture.split(sample).dataset;
+        must(parts[dataset].weight > 0 ||
+                 std::ranges::any_of(
+                     std::get<Mixture>(plain_.kind).schedule,
+                     [dataset](const auto& change) { return change.weights[dataset] > 0; }),
+             "a draw without a weight");
         ++times[sample];
         if (++slot % 256 == 0) check_times_of_datasets(times);
       }
@@ -893,6 +884,9 @@ class Chain {
       for (const Mixture::Part& part : mixture->parts) {
         *log_ << " (" << part.num_samples << " by " << part.weight << ")";
       }
+      for (const Mixture::Change& change : mixture->schedule) {
+        *log_ << ", from " << change.from << shown(change.weights);
+      }
     }
     *log_ << ", " << num_epochs_ << " epochs\n";
   }
@@ -911,7 +905,10 @@ class Chain {
   test::Tally& tally_;
   std::uint64_t num_epochs_ = 1;
   Order order_;  ///< with the skip list of the next piece
-  Order plain_;  ///< the order as one rank reads it, with no sample left out
+  Order plain_;  ///< the order as one rank reads it, with no sample left out; its weights are those
+                 ///< of the whole run, and those of order_ only from the last change on
+
+  Sampler::Changes changes_ = Sampler::Changes::kRefuse;  ///< of the piece
 
   SkipList::Point point_;
   std::string text_;  ///< the token; empty at the run's beginning
@@ -928,165 +925,9 @@ class Chain {
   std::map<std::uint64_t, Samples> epochs_;
 };
 
-/// A run in the order of Python wids: each rank reads its own block.
-class WidsChain {
- public:
-  WidsChain(std::uint64_t seed, std::ostream* log, test::Tally& tally)
-      : random_(seed), setup_(random_wids(random_)), log_(log), tally_(tally) {
-    shares_ = random_.between(1, 9);
-    if (log_ != nullptr) {
-      *log_ << "wids n " << setup_.samples.size() << " ranks " << shares_ << " seed "
-            << setup_.order.seed << "\n";
-    }
-  }
-
-  void run() {
-    const std::uint64_t num_epochs = random_.between(1, 4);
-    for (int pieces = 0; pieces < 16 && epoch_ < num_epochs; ++pieces) run_piece();
-  }
-
- private:
-  std::unique_ptr<Sampler> make(std::uint64_t rank, std::uint64_t shares) const {
-    return make_sampler(setup_.samples, setup_.order,
-                        {.rank = rank * replicas_,
-                         .world_size = shares * replicas_,
-                         .batch_size = batch_,
-                         .replicas = replicas_});
-  }
-
-  /// Returns the samples of each rank in the whole epoch.
-  std::vector<Samples> epoch_of_ranks() const {
-    std::vector<Samples> ranks;
-    for (std::uint64_t rank = 0; rank < shares_; ++rank) {
-      const std::unique_ptr<Sampler> sampler = make(rank, shares_);
-      sampler->set_epoch(epoch_);
-      ranks.push_back(test::drain(*sampler));
-    }
-    return ranks;
-  }
-
-  std::uint64_t delivered(const std::vector<Samples>& epoch, std::uint64_t index) const {
-    std::uint64_t count = 0;
-    for (const Samples& rank : epoch) count += std::min<std::uint64_t>(rank.size(), index);
-    return count;
-  }
-
-  void check_whole(const std::vector<Samples>& epoch) const {
-    Samples all;
-    for (const Samples& rank : epoch) all.insert(all.end(), rank.begin(), rank.end());
-    must(test::is_each_once(all, setup_.samples.size()), "an epoch has each sample once");
-  }
-
-  void run_piece() {
-    ++tally_["pieces"];
-    replicas_ = random_.one_of({1U, 1U, 2U});
-    batch_ = random_batch(random_);
-    const std::vector<Samples> epoch = epoch_of_ranks();
-    check_whole(epoch);
-    if (!text_.empty()) check_other_world();
-    const std::uint64_t steps =
-        ceil_div(epoch[0].size() - std::min(index_, epoch[0].size()), batch_);
-    const std::uint64_t count = random_.percent(35) ? steps : random_.below(steps + 1);
-    const std::uint64_t end = index_ + count * batch_;
-    if (log_ != nullptr) {
-      *log_ << "at " << epoch_ << ", " << index_ << " of each rank: x " << replicas_ << " batch "
-            << batch_ << ", " << count << " of " << steps << " steps\n";
-    }
-    std::optional<ResumeToken> token;
-    for (std::uint64_t rank = 0; rank < shares_; ++rank) {
-      std::unique_ptr<Sampler> sampler = make(rank, shares_);
-      if (!text_.empty()) sampler->resume(ResumeToken::from_text(text_));
-      run_rank(sampler, epoch[rank], steps, count);
-      const ResumeToken own = sampler->token_after(count);
-      if (!token) token = own;
-      must(own == *token, "ranks make different tokens");
-      if (sampler->position() < sampler->size() || count == steps) {
-        must(sampler->token() == own, "token() and token_after() differ");
-      }
-      if (count < steps) {
-        must_equal(sampler->deliveries_before(own.position), delivered(epoch, end), "deliveries");
-      } else if (rank + 1 == shares_) {
-        must(audit_sum(epoch) == sampler->expectation().sum(), "the proof of an epoch");
-      }
-    }
-    const SkipList::Point expected =
-        count == steps ? SkipList::Point{epoch_ + 1, 0} : SkipList::Point{epoch_, end * shares_};
-    must(SkipList::Point{token->epoch, token->position} == expected, "where a token stands");
-    text_ = token->to_text();
-    epoch_ = expected.epoch;
-    index_ = count == steps ? 0 : end;
-  }
-
-  EpochAudit::Sum audit_sum(const std::vector<Samples>& epoch) const {
-    EpochAudit::Sum sum;
-    for (const Samples& rank : epoch)
-      sum += EpochAudit::Sum::of(rank, setup_.samples.fingerprint());
-    return sum;
-  }
-
-  void run_rank(std::unique_ptr<Sampler>& sampler, const Samples& epoch, std::uint64_t steps,
-                std::uint64_t count) {
-    const std::uint64_t first = std::min<std::uint64_t>(index_, epoch.size());
-    must_equal(sampler->size(), epoch.size() - first, "size() of a rank");
-    must_equal(sampler->steps(), steps, "steps() of a rank");
-    if (steps > 0) check_explained(*sampler, epoch, first);
-    for (std::uint64_t step = 0; step < count; ++step) {
-      if (random_.percent(5)) disturb(sampler, setup_.samples, random_);
-      const Samples taken = take(*sampler, batch_, random_);
-      const std::uint64_t begin = std::min<std::uint64_t>(first + step * batch_, epoch.size());
-      const std::uint64_t end = std::min<std::uint64_t>(begin + batch_, epoch.size());
-      must_equal(taken,
-                 Samples(epoch.begin() + static_cast<std::ptrdiff_t>(begin),
-                         epoch.begin() + static_cast<std::ptrdiff_t>(end)),
-                 "a rank's samples of a step");
-    }
-    if (!epoch.empty() && random_.percent(30)) check_times(*sampler, epoch, first);
-  }
-
-  void check_explained(const Sampler& sampler, const Samples& epoch, std::uint64_t first) {
-    if (!random_.percent(10)) return;
-    const std::vector<Sampler::RankStep> ranks = explain_step(sampler, 0);
-    const std::uint64_t end = std::min<std::uint64_t>(first + batch_, epoch.size());
-    must_equal(ranks[sampler.rank()].samples,
-               Samples(epoch.begin() + static_cast<std::ptrdiff_t>(first),
-                       epoch.begin() + static_cast<std::ptrdiff_t>(end)),
-               "an explained step");
-  }
-
-  void check_times(const Sampler& sampler, const Samples& epoch, std::uint64_t first) {
-    const std::uint64_t index = random_.below(epoch.size());
-    std::vector<Sampler::SampleTime> expected;
-    for (std::uint64_t i = 0; i < replicas_ && index >= first; ++i) {
-      const std::uint64_t own = index - first;
-      expected.push_back({sampler.rank() + i, own / batch_, own % batch_,
-                          index * shares_ + sampler.rank() / replicas_});
-    }
-    must(when_sample(sampler, epoch[index]) == expected, "when_sample() of a sample");
-  }
-
-  void check_other_world() {
-    const std::uint64_t other = shares_ % 9 + 1;
-    must_throw<Mismatch>([&] { make(0, other)->resume(ResumeToken::from_text(text_)); },
-                         "resume() on another number of ranks");
-  }
-
-  Dice random_;
-  Setup setup_;
-  std::ostream* log_;
-  test::Tally& tally_;
-  std::uint64_t shares_ = 1;
-  std::uint64_t replicas_ = 1;
-  std::uint64_t batch_ = 1;
-  std::string text_;
-  std::uint64_t epoch_ = 0;
-  std::uint64_t index_ = 0;  ///< number of samples of the epoch that each rank has read, if it has
-                             ///< that many
-};
-
 TEST(ResumeChainTest, ExactOrders) { test::run_chains_of<Chain>(1400, 70'000, Family::kExact); }
 TEST(ResumeChainTest, Mixtures) { test::run_chains_of<Chain>(300, 15'000, Family::kMixture); }
 TEST(ResumeChainTest, Resampled) { test::run_chains_of<Chain>(200, 10'000, Family::kResampled); }
-TEST(ResumeChainTest, Wids) { test::run_chains_of<WidsChain>(100, 5000); }
 
 }  // namespace
 }  // namespace shardwise

@@ -1,12 +1,10 @@
 #include "shardwise/order/resume.h"
 
-#include <bit>
-
-#include "base/hasher.h"
 #include "order/algorithms.h"
 #include "order/order_test_support.h"
 #include "order/permutation.h"
 #include "order/wids_sampler.h"
+#include "support/says.h"
 
 namespace shardwise {
 namespace {
@@ -16,60 +14,6 @@ using test::SequentialSampler;
 using testing::HasSubstr;
 
 constexpr Hash128 kData{0x1111, 0x2222};
-
-/// The bytes of a token, and its fields, read by the description in resume.h alone.
-class TokenBytes {
- public:
-  explicit TokenBytes(const std::string& text) {
-    EXPECT_TRUE(text.starts_with("sw2."));
-    const std::string alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    std::string bits;
-    for (const char c : text.substr(4)) {
-      const std::size_t value = alphabet.find(c);
-      EXPECT_LT(value, 64U);
-      for (int bit = 5; bit >= 0; --bit) bits += ((value >> bit) & 1) != 0 ? '1' : '0';
-    }
-    while (bits.size() % 8 != 0) {
-      EXPECT_EQ(bits.back(), '0');
-      bits.pop_back();
-    }
-    for (std::size_t i = 0; i < bits.size(); i += 8) {
-      bytes_ += static_cast<char>(std::stoi(bits.substr(i, 8), nullptr, 2));
-    }
-  }
-
-  std::uint64_t little_endian(int size) {
-    std::uint64_t value = 0;
-    for (int i = 0; i < size; ++i) value |= byte() << (8 * i);
-    return value;
-  }
-  std::uint64_t varint() {
-    std::uint64_t value = 0;
-    for (int shift = 0;; shift += 7) {
-      const std::uint64_t part = byte();
-      value |= (part % 128) << shift;
-      if (part < 128) return value;
-    }
-  }
-  Samples varints(int count) {
-    Samples values;
-    while (count-- > 0) values.push_back(varint());
-    return values;
-  }
-  std::string string() {
-    const std::size_t size = varint();
-    at_ += size;
-    return bytes_.substr(at_ - size, size);
-  }
-  std::uint64_t checksum_so_far() const { return hash64(bytes_.substr(0, at_)); }
-  std::size_t left() const { return bytes_.size() - at_; }
-
- private:
-  std::uint64_t byte() { return static_cast<unsigned char>(bytes_.at(at_++)); }
-
-  std::string bytes_;
-  std::size_t at_ = 0;
-};
 
 ResumeToken full_token() {
   ResumeToken token;
@@ -127,78 +71,6 @@ TEST(ResumeTokenTest, IsOneLineOfAboutAHundredBytes) {
   EXPECT_THAT(text, testing::MatchesRegex("sw2\\.[A-Za-z0-9_-]*"));
 }
 
-TEST(ResumeTokenTest, ItsBytesAreWhatItsPageSays) {
-  const ResumeToken token = full_token();
-  TokenBytes bytes(token.to_text());
-  EXPECT_EQ(bytes.little_endian(1), 2U);
-  EXPECT_EQ(bytes.little_endian(8), kData.low);
-  EXPECT_EQ(bytes.little_endian(8), kData.high);
-  EXPECT_EQ(bytes.varints(7), (Samples{1, 1, 0, 0, 0, 0, 1})) << "versions";
-  EXPECT_EQ(bytes.varints(3), (Samples{1'281'167, 0, 0})) << "samples, layout, world";
-  EXPECT_EQ(bytes.varints(5), (Samples{17, 4, 0, 0, 0})) << "seed, streams, tail, bytes, size";
-  EXPECT_EQ(bytes.varints(4), (Samples{0, 1000, 64, 0})) << "chunked";
-  EXPECT_EQ(bytes.varints(2), (Samples{3, 640'000}));
-  EXPECT_EQ(bytes.varints(4), (Samples{2, 7, 2, 500}));
-  EXPECT_EQ(bytes.string(), "no image");
-  EXPECT_EQ(bytes.varints(3), (Samples{999'993, 0, 0}));
-  EXPECT_EQ(bytes.string(), "");
-  EXPECT_EQ(bytes.varints(4), (Samples{1, 3, 100, 512}));
-  EXPECT_EQ(bytes.varints(2), (Samples{1, 10}));
-  EXPECT_EQ(bytes.little_endian(8), token.audit->hashes.low);
-  EXPECT_EQ(bytes.little_endian(8), token.audit->hashes.high);
-  EXPECT_EQ(bytes.little_endian(8), 45U);
-  EXPECT_EQ(bytes.little_endian(8), 0U);
-  EXPECT_EQ(bytes.varints(2), (Samples{1, 2})) << "one stage, up to epoch 2";
-  EXPECT_EQ(bytes.little_endian(8), 4U);
-  EXPECT_EQ(bytes.little_endian(8), 3U);
-  EXPECT_EQ(bytes.varints(7), (Samples{0, 0, 0, 0, 0, 0, 1}));
-  EXPECT_EQ(bytes.varints(9), (Samples{9, 0, 0, 0, 1, 0, 0, 0, 2})) << "sequential";
-  const std::uint64_t checksum = bytes.checksum_so_far();
-  EXPECT_EQ(bytes.little_endian(8), checksum);
-  EXPECT_EQ(bytes.left(), 0U);
-}
-
-TEST(ResumeTokenTest, BytesOfEachKindAreWhatTheHeaderSays) {
-  const std::vector<ResumeToken> tokens = tokens_of_all_kinds();
-  const auto of_token = [&](std::size_t i, const Samples& versions, std::uint64_t world,
-                            const Samples& order) {
-    TokenBytes bytes(tokens[i].to_text());
-    bytes.little_endian(1);
-    bytes.little_endian(8);
-    bytes.little_endian(8);
-    EXPECT_EQ(bytes.varints(7), versions);
-    EXPECT_EQ(bytes.varint(), 100U);
-    EXPECT_EQ(bytes.varint(), tokens[i].spec.layout);
-    EXPECT_EQ(bytes.varint(), world);
-    EXPECT_EQ(bytes.varints(static_cast<int>(order.size())), order);
-    return bytes;
-  };
-  const auto finish = [](TokenBytes bytes, std::uint64_t position) {
-    EXPECT_EQ(bytes.varints(6), (Samples{9, position, 0, 0, 0, 0}));
-    const std::uint64_t checksum = bytes.checksum_so_far();
-    EXPECT_EQ(bytes.little_endian(8), checksum);
-    EXPECT_EQ(bytes.left(), 0U);
-  };
-  finish(of_token(0, {1, 1, 0, 0, 0, 0, 1}, 0, {1, 2, 2, 0, 0, 0, 300, 400, 1}), 5);
-  finish(of_token(1, {1, 1, 2, 0, 0, 0, 1}, 0, {2, 1, 1, 1, 0, 1, 3}), 5);
-  finish(of_token(2, {0, 0, 0, 0, 0, 0, 1}, 0, {0, 1, 0, 0, 1000, 2}), 5);
-  finish(of_token(3, {1, 0, 0, 0, 1, 0, 1}, 0, {4, 1, 0, 0, 12345, 3, 1, 0}), 5);
-  TokenBytes weighted = of_token(4, {0, 0, 0, 0, 1, 0, 1}, 0, {5, 1, 0, 0, 0, 3, 0});
-  EXPECT_EQ(weighted.string(), "how often");
-  finish(weighted, 5);
-  finish(of_token(5, {0, 0, 0, 0, 0, 1, 0}, 1, {6, 1, 0, 0, 0, 4, 9, 1, 1}), 5);
-  TokenBytes mixture =
-      of_token(6, {1, 1, 0, 2, 0, 0, 1}, 0, {~std::uint64_t{0}, 1, 0, 0, 777, 5, 3});
-  EXPECT_EQ(mixture.varint(), 30U);
-  EXPECT_EQ(std::bit_cast<double>(mixture.little_endian(8)), 0.1);
-  EXPECT_EQ(mixture.varints(3), (Samples{1, 2, 50})) << "sharded, and the next";
-  EXPECT_EQ(std::bit_cast<double>(mixture.little_endian(8)), 1.0);
-  EXPECT_EQ(mixture.varints(5), (Samples{0, 10, 20, 1, 20}));
-  EXPECT_EQ(std::bit_cast<double>(mixture.little_endian(8)), 1e300);
-  EXPECT_EQ(mixture.varint(), 2U);
-  finish(mixture, 5);
-}
-
 TEST(ResumeTokenTest, ComesBackAsItWas) {
   EXPECT_EQ(ResumeToken::from_text(full_token().to_text()), full_token());
   EXPECT_EQ(ResumeToken::from_text(ResumeToken().to_text()), ResumeToken());
@@ -217,17 +89,6 @@ TEST(ResumeTokenTest, ComesBackAsItWas) {
   extreme.history.resize(3);
   extreme.history[1].end_epoch = most;
   EXPECT_EQ(ResumeToken::from_text(extreme.to_text()), extreme);
-}
-
-TEST(ResumeTokenTest, WhiteSpaceAroundItIsIgnored) {
-  const std::string text = full_token().to_text();
-  EXPECT_EQ(ResumeToken::from_text(text + "\n"), full_token());
-  EXPECT_EQ(ResumeToken::from_text(" \t\r\n" + text + " \r\n\n"), full_token());
-  EXPECT_EQ(
-      test::error_code([&] { ResumeToken::from_text(text.substr(0, 20) + " " + text.substr(20)); }),
-      ErrorCode::kInvalidArgument);
-  EXPECT_THAT(test::error_text([] { ResumeToken::from_text(" \n "); }),
-              HasSubstr("not a resume token"));
 }
 
 // docs/formats/resume-token.md, version 2.
@@ -255,33 +116,13 @@ TEST(ResumeTokenTest, EveryDamageIsNoticed) {
     ASSERT_THROW(ResumeToken::from_text(damaged), Error) << i;
     ASSERT_THROW(ResumeToken::from_text(text.substr(0, i)), Error) << i;
   }
-  EXPECT_THAT(test::error_text([&] { ResumeToken::from_text(text + "AAAA"); }),
-              HasSubstr("checksum is wrong"));
+  EXPECT_ERROR(test::Says("checksum is wrong"), ResumeToken::from_text(text + "AAAA"));
+  EXPECT_ERROR(test::Says("last character is wrong"), ResumeToken::from_text(text + "A"));
   for (const char* other : {"", "hello", "swallow", "sw2", "sw", "sw.AAAA", "swx.AAAA", "sw2.",
                             "sw2.AA", "a swallow sw2."}) {
-    EXPECT_THAT(test::error_text([&] { ResumeToken::from_text(other); }),
-                HasSubstr("not a resume token"))
-        << other;
-    EXPECT_EQ(test::error_code([&] { ResumeToken::from_text(other); }),
-              ErrorCode::kInvalidArgument);
+    EXPECT_ERROR(test::Says("not a resume token"), ResumeToken::from_text(other)) << other;
+    EXPECT_CODE(kInvalidArgument, ResumeToken::from_text(other));
   }
-}
-
-TEST(ResumeTokenTest, NoOtherTextIsTheSameToken) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  for (const ResumeToken& token : tokens_of_all_kinds()) {
-    const std::string text = token.to_text();
-    for (const char digit : kDigits) {
-      EXPECT_THROW(ResumeToken::from_text(text + digit), InvalidArgument) << text << digit;
-      std::string other = text;
-      other.back() = digit;
-      if (other == text) continue;
-      EXPECT_THROW(ResumeToken::from_text(other), InvalidArgument) << other;
-    }
-  }
-  EXPECT_THAT(test::error_text([] { ResumeToken::from_text(full_token().to_text() + "A"); }),
-              HasSubstr("last character is wrong"));
 }
 
 TEST(ResumeTokenTest, OfAnotherFormatSaysWhichAndWhatToDo) {
@@ -289,12 +130,11 @@ TEST(ResumeTokenTest, OfAnotherFormatSaysWhichAndWhatToDo) {
       "sw1.AQBEIiIAAAAAAAAREQAAAAAAAAGPmU4R6AcBBAAAAAOAiCcCB7mEPQEDZIAECh1bpcwvMtxmyZMEqWC5pfot"
       "AAAAAAAAAAAAAAAAAAAARzuxIXPdO3A";
   for (const std::string& text : {of_version_1, std::string("sw9.AAAA"), std::string("sw12.A")}) {
-    EXPECT_EQ(test::error_code([&] { ResumeToken::from_text(text); }), ErrorCode::kVersionMismatch);
-    EXPECT_THAT(
-        test::error_text([&] { ResumeToken::from_text(text); }),
-        testing::AllOf(HasSubstr("cannot read"),
-                       HasSubstr("begins with '" + text.substr(0, text.find('.') + 1) + "'"),
-                       HasSubstr("\"sw2.\" or \"sw3.\"")));
+    EXPECT_CODE(kVersionMismatch, ResumeToken::from_text(text));
+    EXPECT_ERROR(
+        test::Says("cannot read", "begins with '" + text.substr(0, text.find('.') + 1) + "'",
+                   "\"sw2.\", \"sw3.\" or \"sw4.\""),
+        ResumeToken::from_text(text));
   }
 }
 
@@ -305,10 +145,8 @@ TEST(ResumeTokenTest, RefusesAnotherDataSetOrOrderAndNamesWhatDiffers) {
   const auto text = [&](const SampleSet& other, const Order& changed) {
     const auto sampler = make_sampler(other, changed, {.world_size = 2});
     sampler->seek(3);
-    EXPECT_EQ(test::error_code([&] { sampler->resume(token); }), ErrorCode::kMismatch);
-    EXPECT_EQ(
-        test::error_code([&] { sampler->resume(token, Sampler::Changes::kAllowAtEpochBorder); }),
-        ErrorCode::kMismatch)
+    EXPECT_CODE(kMismatch, sampler->resume(token));
+    EXPECT_CODE(kMismatch, sampler->resume(token, Sampler::Changes::kAllowAtEpochBorder))
         << "it is no border";
     EXPECT_EQ(sampler->position(), 3U);
     return test::error_text([&] { sampler->resume(token); });
@@ -331,17 +169,16 @@ TEST(ResumeTokenTest, RefusesAnotherDataSetOrOrderAndNamesWhatDiffers) {
   changed.kind = Chunked{1000, 2, true};
   changed.streams = 2;
   changed.tail = Order::Tail::kDrop;
-  EXPECT_THAT(text(samples, changed),
-              testing::AllOf(HasSubstr("streams 1 in the token, 2 in this run"),
-                             HasSubstr("tail exact in the token, drop in this run"),
-                             HasSubstr("window 1 in the token, 2 in this run"),
-                             HasSubstr("phase false in the token, true in this run")));
+  EXPECT_THAT(text(samples, changed), test::Says("streams 1 in the token, 2 in this run",
+                                                 "tail exact in the token, drop in this run",
+                                                 "window 1 in the token, 2 in this run",
+                                                 "phase false in the token, true in this run"));
   changed = order;
   changed.epoch_size = 99;
   changed.balance_bytes = true;
   EXPECT_THAT(text(samples.with_bytes([](std::uint64_t) { return 1; }), changed),
-              testing::AllOf(HasSubstr("balance_bytes false in the token, true in this run"),
-                             HasSubstr("epoch_size 0 in the token, 99 in this run")));
+              test::Says("balance_bytes false in the token, true in this run",
+                         "epoch_size 0 in the token, 99 in this run"));
   EXPECT_THAT(text(samples, {.kind = Sequential{}}),
               HasSubstr("sampler chunked in the token, sequential in this run"));
   EXPECT_NO_THROW(make_sampler(samples, order, {.world_size = 7, .batch_size = 3})->resume(token));
@@ -385,17 +222,16 @@ TEST(ResumeTokenTest, AnotherVersionOfAnAlgorithmIsNamed) {
     for (std::size_t i = 0; i < kNumAlgorithms; ++i) {
       ResumeToken other = token;
       other.spec.versions[i] += 3;
-      EXPECT_EQ(test::error_code([&] { other.require(token.spec, kData); }),
-                ErrorCode::kVersionMismatch);
-      EXPECT_THAT(test::error_text([&] { other.require(token.spec, kData); }),
-                  testing::AllOf(HasSubstr("cannot resume"),
-                                 HasSubstr("version " + std::to_string(token.spec.versions[i] + 3) +
-                                           " of the " + names[i]),
-                                 HasSubstr("in the token, " +
-                                           std::to_string(token.spec.versions[i]) + " in this run"),
-                                 HasSubstr("finish the epoch")));
+      EXPECT_CODE(kVersionMismatch, other.require(token.spec, kData));
+      EXPECT_ERROR(
+          test::Says(
+              "cannot resume",
+              "version " + std::to_string(token.spec.versions[i] + 3) + " of the " + names[i],
+              "in the token, " + std::to_string(token.spec.versions[i]) + " in this run",
+              "finish the epoch"),
+          other.require(token.spec, kData));
       other.spec.order.seed += 1;
-      EXPECT_EQ(test::error_code([&] { other.require(token.spec, kData); }), ErrorCode::kMismatch)
+      EXPECT_CODE(kMismatch, other.require(token.spec, kData))
           << "an order that differs is said first";
     }
   }
@@ -403,7 +239,7 @@ TEST(ResumeTokenTest, AnotherVersionOfAnAlgorithmIsNamed) {
   ResumeToken old = ChunkedSampler(50).token_after(50);
   old.spec.versions[0] = 9;
   ChunkedSampler sampler(50);
-  EXPECT_EQ(test::error_code([&] { sampler.resume(old); }), ErrorCode::kVersionMismatch);
+  EXPECT_CODE(kVersionMismatch, sampler.resume(old));
   EXPECT_EQ(sampler.epoch(), 0U);
   sampler.resume(old, Sampler::Changes::kAllowAtEpochBorder);
   EXPECT_EQ(sampler.epoch(), 1U);
@@ -423,10 +259,8 @@ TEST(ResumeTokenTest, ARunMayGoOnWithOtherDataAtTheBorderOfAnEpoch) {
   Order other{.seed = 2, .kind = Sequential{}};
   other.skip.add_sample(70);
   const auto second = make_sampler(SampleSet(80).with_fingerprint({9, 9}), other);
-  EXPECT_EQ(test::error_code([&] { second->resume(at_the_end); }), ErrorCode::kMismatch);
-  EXPECT_EQ(test::error_code(
-                [&] { second->resume(in_the_middle, Sampler::Changes::kAllowAtEpochBorder); }),
-            ErrorCode::kMismatch);
+  EXPECT_CODE(kMismatch, second->resume(at_the_end));
+  EXPECT_CODE(kMismatch, second->resume(in_the_middle, Sampler::Changes::kAllowAtEpochBorder));
   EXPECT_EQ(second->epoch(), 0U);
   second->resume(at_the_end, Sampler::Changes::kAllowAtEpochBorder);
   EXPECT_EQ(second->epoch(), 3U);
@@ -513,55 +347,24 @@ TEST(ResumeTokenTest, AChangeThatWouldLoseTheRestOfAPassIsRefused) {
     }
     return text;
   };
-  EXPECT_THAT(refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9)),
-              testing::AllOf(HasSubstr("middle of a pass"), HasSubstr("epoch 1 begins"),
-                             HasSubstr(" of 787 samples of data set 0, "),
-                             HasSubstr(" of 213 samples of data set 1"),
-                             HasSubstr("data sets or weights")));
+  EXPECT_THAT(refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9, 8)),
+              test::Says("middle of a pass", "epoch 1 begins", " of 787 samples of data set 0, ",
+                         " of 213 samples of data set 1", "data sets or weights"));
   EXPECT_THAT(refusal(passes, 4, {.seed = 8, .epoch_size = 300}),
-              testing::AllOf(HasSubstr("epoch 4 begins where 200 of 1000 samples "),
-                             HasSubstr(": seed 7 in the token, 8 in this run")));
+              test::Says("epoch 4 begins where 200 of 1000 samples ",
+                         ": seed 7 in the token, 8 in this run"));
   EXPECT_THAT(refusal(mixture(0.9, 0.1), 4, mixture(0.9, 0.1, 8)),
               HasSubstr("data set 1 have been read"));
   EXPECT_THAT(refusal(passes, 3, mixture(0.9, 0.1)),
               HasSubstr("900 of 1000 samples have been read"));
-  // These changes are allowed: no sample was delivered yet, a pass is at its end, or the epochs of
-  // the new order are whole passes.
+  // These changes are allowed: no sample was delivered yet, a pass is at its end, the epochs of the
+  // new order are whole passes, or only weights change.
+  EXPECT_EQ(refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9)), "");
   EXPECT_EQ(refusal(mixture(0.9, 0.1), 0, mixture(0.1, 0.9)), "");
   EXPECT_EQ(refusal(passes, 10, {.seed = 8, .epoch_size = 300}), "");
   EXPECT_EQ(refusal(mixture(0.9, 0.1), 4, whole), "");
   EXPECT_EQ(refusal(whole, 4, mixture(0.9, 0.1)), "");
   EXPECT_EQ(refusal(whole, 4, {.seed = 8, .kind = Sequential{}}), "");
-}
-
-TEST(ResumeTokenTest, NewEntriesHoldFromThePointOfResumingOn) {
-  const ChunkedSampler before(100, {.seed = 1, .chunk_size = 10});
-  ChunkedSampler::Options options{.seed = 1, .chunk_size = 10};
-  const std::uint64_t delivered_already = before[3];
-  const std::uint64_t to_come = before[60];
-  options.skip.add_sample(delivered_already);
-  options.skip.add_sample(to_come, "blurred");
-  options.skip.add_positions(0, 40, 55);
-  ChunkedSampler after(100, options, {.world_size = 2});
-  after.resume(before.token_after(50));
-  const ResumeToken token = after.token_after(3);
-  EXPECT_EQ(token.skip.samples().at(to_come), (SkipList::Entry{{0, 50}, "blurred"}));
-  EXPECT_EQ(token.skip.samples().at(delivered_already), (SkipList::Entry{{0, 50}, ""}));
-  EXPECT_EQ(token.skip.ranges(), (SkipList::Ranges{{{0, 50}, 55}}));
-  EXPECT_EQ(token.position, 62U) << "55 to 61, without 60";
-  EpochAudit audit;
-  for (std::uint64_t i = 0; i < 50; ++i) audit.add(before[i]);
-  audit.add(test::of_all_ranks(after));
-  EXPECT_EQ(audit.verdict(after.expectation()).text(0),
-            "epoch 0: 94 samples, each exactly once, 6 excluded on purpose: proven");
-  // The next epoch leaves out both samples, and no range.
-  after.set_epoch(1);
-  EXPECT_EQ(after.for_rank(0)->size() + after.for_rank(1)->size(), 98U);
-  // A later sampler without the list gets it from the token.
-  ChunkedSampler later(100, {.seed = 1, .chunk_size = 10});
-  later.resume(ResumeToken::from_text(token.to_text()));
-  EXPECT_EQ(later.size(), 38U);
-  EXPECT_EQ(later.skip(), token.skip);
 }
 
 }  // namespace

@@ -279,6 +279,65 @@ class MixtureDraws:
             entry -= end - begin
 
 
+def canonical(parts, schedule):
+    """Returns the changes of a schedule in the form of a token: (position, weights)."""
+    require(len(schedule) <= 1 << 16, "too many changes")
+    earlier, current, kept = 0, [part["weight"] for part in parts], []
+    for change in schedule:
+        position, weights = change["from"], change["weights"]
+        require(earlier < position <= MOST_SAMPLES and len(weights) == len(parts), "no schedule")
+        earlier = position
+        kept.append((ceil_div(position, 256) * 256, weights))
+    last = dict(kept)  # of one block's changes, the last one applies
+    changes = []
+    for position in sorted(last):
+        if last[position] != current:
+            changes.append({"from": position, "weights": last[position]})
+            current = last[position]
+    return changes
+
+
+def continued(past, future, position):
+    """Returns the parts and the schedule of a run that had the weights of `past` before a position."""
+    begin = ceil_div(position, 256) * 256
+    if begin == 0:
+        return future
+    now = [part["weight"] for part in future["parts"]]
+    later = canonical(future["parts"], future.get("schedule", []))
+    for change in later:
+        now = change["weights"] if change["from"] <= begin else now
+    schedule = [change for change in past["schedule"] if change["from"] < begin] + [{"from": begin, "weights": now}]
+    schedule += [change for change in later if change["from"] > begin]
+    return {**future, "parts": past["parts"], "schedule": canonical(past["parts"], schedule)}
+
+
+class MixtureSchedule:
+    """order.md, Schedules of weights."""
+
+    def __init__(self, parts, schedule, seed):
+        self.pieces = [(0, MixtureDraws([part["weight"] for part in parts], seed), [0] * len(parts))]
+        for change in canonical(parts, schedule):
+            begin, draws = change["from"], MixtureDraws(change["weights"], seed)
+            own = draws.counts_before(begin // 256)
+            had = [self.count_before(d, begin) for d in range(len(parts))]
+            self.pieces.append((begin, draws, [had[d] - own[d] for d in range(len(parts))]))
+
+    def piece_at(self, slot):
+        return [piece for piece in self.pieces if piece[0] <= slot][-1]
+
+    def count_before(self, dataset, slot):
+        """Returns the number of draws from a data set before the slot."""
+        _, draws, added = self.piece_at(slot)
+        block = slot // 256
+        inside = [draws(s)[0] for s in range(block * 256, slot)].count(dataset)
+        return draws.counts_before(block)[dataset] + inside + added[dataset]
+
+    def __call__(self, slot):
+        _, draws, added = self.piece_at(slot)
+        dataset, draw = draws(slot)
+        return dataset, draw + added[dataset]
+
+
 # wids-order.md
 
 
@@ -394,7 +453,8 @@ class Slots:
         if sampler == "mixture":
             self.parts, first = [], 0
             for i, part in enumerate(order["parts"]):
-                require(part["samples"] > 0 or not part["weight"] > 0, "nothing to draw from")
+                weights = [part["weight"]] + [change["weights"][i] for change in canonical(order["parts"], order.get("schedule", []))]
+                require(part["samples"] > 0 or not max(weights) > 0, "nothing to draw from")
                 end = first + part["samples"]
                 starts = None
                 if part["sampler"] == "sharded":
@@ -403,7 +463,7 @@ class Slots:
                 self.parts.append((first, part, starts, key(order["seed"], 0, MIXTURE_DATASET, i).low))
                 first = end
             require(self.parts and first == data.n, "not as many samples as the parts have")
-            self.draws = MixtureDraws([part["weight"] for part in order["parts"]], order["seed"])
+            self.draws = MixtureSchedule(order["parts"], order.get("schedule", []), order["seed"])
 
     def check_epoch(self, epoch):
         require(epoch < M64, "no such epoch")

@@ -1,7 +1,6 @@
 #include "order/shard_schedule.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -11,10 +10,13 @@
 #include "order/shard_use.h"
 #include "order/wids_sampler.h"
 #include "shardwise/base/error.h"
+#include "support/chain.h"
+#include "support/says.h"
 
 namespace shardwise {
 namespace {
 
+using test::Dice;
 using test::Samples;
 using testing::HasSubstr;
 
@@ -261,124 +263,82 @@ struct Case {
   }
 };
 
-/// Calls `check` for valid combinations of sizes, numbers of ranks and streams.
-void for_each_world(const std::function<void(Case)>& check) {
-  for (const std::uint64_t n : {1, 2, 7, 12, 24, 31, 40}) {
-    for (std::uint64_t world = 1; world <= 6; ++world) {
-      for (const std::uint64_t streams : {1, 2, 3, 4, 6, 12, 60}) {
-        if (streams % world != 0 && world % streams != 0) continue;
-        Case one;
-        one.n = n;
-        one.ranks.world_size = world;
-        one.order.streams = streams;
-        one.epoch = n + world;
-        check(one);
-      }
-    }
+/// Draws sizes, and numbers of ranks and streams that are valid together.
+Case some_world(Dice& dice) {
+  Case one;
+  one.n = dice.between(1, 40);
+  one.epoch = dice.below(50);
+  const std::uint64_t shares = dice.between(1, 6);
+  do {
+    one.order.streams = dice.one_of({1U, 2U, 3U, 4U, 6U, 12U, 60U});
+  } while (one.order.streams % shares != 0 && shares % one.order.streams != 0);
+  const std::uint64_t replicas = dice.one_of({1U, 1U, 2U, 3U});
+  one.ranks = {.world_size = shares * replicas, .replicas = replicas};
+  return one;
+}
+
+OrderKind some_passes(Dice& dice) {
+  if (dice.one_in(4)) return Sharded{dice.between(1, 5)};
+  if (dice.one_in(4)) return Sequential{};
+  return Chunked{dice.one_of({1U, 3U, 4U, 5U, 8U, 100U}), dice.one_of({1U, 2U, 3U, 50U}),
+                 dice.one_in(3)};
+}
+
+Order::Tail some_tail(Dice& dice) {
+  return dice.one_of({Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad});
+}
+
+void skip_some(Case& one, std::uint64_t from, Dice& dice) {
+  for (std::uint64_t ranges = dice.below(3); ranges > 0; --ranges) {
+    const std::uint64_t begin = from + dice.below(one.n);
+    one.order.skip.add_positions(one.epoch, begin, begin + dice.below(6));
   }
+  if (dice.flip()) one.order.skip.add_sample(dice.below(one.n));
 }
 
-TEST(ShardScheduleTest, ChunkedUsesAreThoseOfEverySlot) {
-  for_each_world([](Case one) {
-    for (const std::uint64_t chunk : {1, 3, 5, 8, 100}) {
-      for (const std::uint64_t window : {1, 2, 3, 50}) {
-        for (const Order::Tail tail :
-             {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
-          one.order.kind = Chunked{chunk, window, (chunk + window) % 3 == 0};
-          one.order.tail = tail;
-          const Samples starts = starts_of(one.n, chunk % 2 == 0 ? 3 : 9);
-          expect_promise(
-              *one.sampler(starts), starts,
-              one.text() + " chunk " + std::to_string(chunk) + " window " + std::to_string(window));
-        }
-      }
+TEST(ShardScheduleTest, UsesAreThoseOfEverySlot) {
+  test::for_each_seed(4000, 100'000, [](std::uint64_t seed) {
+    Dice dice(seed);
+    Case one = some_world(dice);
+    one.order.kind = some_passes(dice);
+    one.order.tail = some_tail(dice);
+    if (dice.one_in(4)) {  // epochs that cut a pass
+      one.order.tail = Order::Tail::kExact;
+      one.order.epoch_size = dice.one_of({1U, 5U, 17U, 45U, 100U});
+      one.epoch = dice.below(8);
     }
-  });
-}
-
-TEST(ShardScheduleTest, ShardedUsesAreThoseOfEverySlot) {
-  for_each_world([](Case one) {
-    for (const std::uint64_t window : {1, 2, 5}) {
-      for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
-        one.order.kind = Sharded{window};
-        one.order.tail = tail;
-        const Samples starts = starts_of(one.n, 6);
-        expect_promise(*one.sampler(starts), starts, one.text());
-      }
-    }
-  });
-}
-
-TEST(ShardScheduleTest, UsesInOrderAreThoseOfEverySlot) {
-  for_each_world([](Case one) {
-    one.order.kind = Sequential{};
-    for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
-      one.order.tail = tail;
-      const Samples starts = starts_of(one.n, 4);
-      expect_promise(*one.sampler(starts), starts, one.text());
-    }
+    if (dice.flip()) skip_some(one, 0, dice);
+    const Samples starts = starts_of(one.n, dice.between(2, 9));
+    expect_promise(*one.sampler(starts), starts, one.text());
+    // The run was begun by as many ranks as there are streams, with no sample left out.
+    Case begun = one;
+    begun.order.skip = {};
+    begun.ranks = {.world_size = one.order.streams};
+    const ResumeToken token = begun.sampler(starts)->token_after(dice.below(9));
+    if (token.epoch != one.epoch) return;
+    one.order.skip = {};
+    skip_some(one, token.position, dice);
+    const auto resumed = one.sampler(starts);
+    resumed->resume(token);
+    if (resumed->epoch() != one.epoch) return;  // no sample of the epoch is left
+    expect_promise(*resumed, starts, one.text() + " resumed at " + std::to_string(token.position));
   });
 }
 
 TEST(ShardScheduleTest, WidsUsesAreThoseOfEverySlot) {
-  for (const std::uint64_t n : {1, 7, 24, 31}) {
-    for (std::uint64_t world = 1; world <= 8; ++world) {
-      for (const std::uint64_t chunk : {1, 4, 100}) {
-        for (const bool shuffle : {true, false}) {
-          for (const std::uint64_t replicas : {1, 3}) {
-            Case one;
-            one.n = n;
-            one.epoch = 2;
-            one.order.kind = Wids{chunk, shuffle};
-            one.ranks = {.world_size = world * replicas, .replicas = replicas};
-            const Samples starts = starts_of(n, 6);
-            const auto sampler = one.sampler(starts);
-            expect_promise(*sampler, starts, one.text());
-            sampler->resume(sampler->token_after(2));
-            expect_promise(*sampler, starts, one.text() + " resumed");
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(ShardScheduleTest, WhatIsSkippedIsNotNeeded) {
-  for_each_world([](Case one) {
-    one.order.kind = Chunked{4, 1};
-    one.order.skip.add_positions(one.epoch, one.n / 3, one.n / 3 + 5);
-    one.order.skip.add_positions(one.epoch, one.n - 1, one.n);
-    one.order.skip.add_sample(one.n / 2);
-    for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
-      one.order.tail = tail;
-      const Samples starts = starts_of(one.n, 3);
-      expect_promise(*one.sampler(starts), starts, one.text() + " skip");
-    }
-  });
-}
-
-TEST(ShardScheduleTest, AResumedEpochCountsFromWhereItBegan) {
-  std::mt19937_64 random(5);
-  for_each_world([&random](Case one) {
-    for (const OrderKind& kind :
-         {OrderKind(Chunked{4, 2}), OrderKind(Sharded{2}), OrderKind(Sequential{})}) {
-      for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
-        one.order.kind = kind;
-        one.order.tail = tail;
-        one.order.skip = {};
-        const Samples starts = starts_of(one.n, 5);
-        // The run was begun by as many ranks as there are streams, with no sample left out.
-        Case begun = one;
-        begun.ranks.world_size = one.order.streams;
-        const ResumeToken token = begun.sampler(starts)->token_after(random() % 9);
-        if (token.epoch != one.epoch) continue;
-        one.order.skip.add_positions(one.epoch, token.position + 1, token.position + 3);
-        const auto sampler = one.sampler(starts);
-        sampler->resume(token);
-        expect_promise(*sampler, starts,
-                       one.text() + " resumed at " + std::to_string(token.position));
-      }
-    }
+  test::for_each_seed(400, 10'000, [](std::uint64_t seed) {
+    Dice dice(seed);
+    Case one;
+    one.n = dice.between(1, 31);
+    one.epoch = 2;
+    one.order.kind = Wids{dice.one_of({1U, 4U, 100U}), dice.flip()};
+    const std::uint64_t replicas = dice.one_of({1U, 3U});
+    one.ranks = {.world_size = dice.between(1, 8) * replicas, .replicas = replicas};
+    const Samples starts = starts_of(one.n, 6);
+    const auto sampler = one.sampler(starts);
+    expect_promise(*sampler, starts, one.text());
+    sampler->resume(sampler->token_after(2));
+    expect_promise(*sampler, starts, one.text() + " resumed");
   });
 }
 
@@ -409,84 +369,30 @@ std::vector<UseInterval> widened(const std::vector<UseInterval>& uses,
 
 // Batches by length are read in any order within a window, and by any rank.
 TEST(ShardScheduleTest, UsesWithinWindowsReachToTheirBorders) {
-  std::mt19937_64 random(7);
-  for_each_world([&random](Case one) {
-    for (const OrderKind& kind :
-         {OrderKind(Chunked{4, 2}), OrderKind(Sharded{2}), OrderKind(Sequential{})}) {
-      one.order.kind = kind;
-      one.order.skip = {};
-      one.order.skip.add_positions(one.epoch, one.n / 3, one.n / 3 + random() % 5);
-      one.order.skip.add_sample(random() % one.n);
-      const Samples starts = starts_of(one.n, 5);
-      const auto sampler = one.sampler(starts);
-      if (random() % 2 == 0) {
-        ResumeToken token = sampler->token_after(0);
-        token.epoch = one.epoch;
-        token.position = random() % one.n;
-        sampler->resume(token);
-      }
-      if (sampler->epoch() != one.epoch) continue;  // no sample of the epoch was left
-      const auto schedule = ShardSchedule::of(*sampler, starts);
-      const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
-      const RankOptions::Range all{0, one.ranks.world_size};
-      for (const std::uint64_t window :
-           {std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{8}, one.n, std::uint64_t{1} << 32}) {
-        const std::vector<UseInterval> expected =
-            widened(schedule->uses(all)->uses, by_slot, window);
-        EXPECT_EQ(schedule->uses(all, window)->uses, expected) << one.text() << ", " << window;
-        // A single rank has the uses of all ranks.
-        EXPECT_EQ(schedule->uses({all.count - 1, 1}, window)->uses, expected) << one.text();
-      }
+  test::for_each_seed(600, 20'000, [](std::uint64_t seed) {
+    Dice dice(seed);
+    Case one = some_world(dice);
+    one.ranks = {.world_size = one.ranks.world_size / one.ranks.replicas};
+    one.order.kind = some_passes(dice);
+    skip_some(one, 0, dice);
+    const Samples starts = starts_of(one.n, 5);
+    const auto sampler = one.sampler(starts);
+    if (dice.flip()) {
+      ResumeToken token = sampler->token_after(0);
+      token.epoch = one.epoch;
+      token.position = dice.below(one.n);
+      sampler->resume(token);
     }
-  });
-}
-
-TEST(ShardScheduleTest, ReplicasDeliverInTheSameSlots) {
-  for_each_world([](Case one) {
-    for (const std::uint64_t replicas : {2, 3}) {
-      one.order.kind = Chunked{5, 2};
-      one.order.tail = static_cast<Order::Tail>(one.n % 3);
-      const std::uint64_t shares = one.ranks.world_size;
-      Case copied = one;
-      copied.ranks = {.world_size = shares * replicas, .replicas = replicas};
-      const Samples starts = starts_of(one.n, 5);
-      const auto sampler = copied.sampler(starts);
-      expect_promise(*sampler, starts, copied.text());
-      // A node with all replicas of some ranks has the same uses as these ranks without replicas.
-      const auto schedule = ShardSchedule::of(*sampler, starts);
-      const auto single = ShardSchedule::of(*one.sampler(starts), starts);
-      EXPECT_EQ(schedule->num_slots(), single->num_slots());
-      for (std::uint64_t share = 0; share < shares; ++share) {
-        const EpochSchedule expected = single->uses({share, 1}).value();
-        EXPECT_EQ(schedule->uses({share * replicas, replicas})->uses, expected.uses);
-        EXPECT_EQ(schedule->uses({share * replicas + replicas - 1, 1})->uses, expected.uses);
-      }
-    }
-  });
-}
-
-TEST(ShardScheduleTest, EpochsThatCutAPassNeedWhatLiesInThem) {
-  for_each_world([](Case one) {
-    for (const OrderKind& kind : {OrderKind(Chunked{4, 2}), OrderKind(Chunked{3, 1, true}),
-                                  OrderKind(Sharded{2}), OrderKind(Sequential{})}) {
-      for (const std::uint64_t epoch_size : {1, 5, 17, 45, 100}) {
-        for (const std::uint64_t epoch : {0, 1, 2, 7}) {
-          if (epoch_size == one.n) continue;
-          one.order.kind = kind;
-          one.order.epoch_size = epoch_size;
-          one.epoch = epoch;
-          one.order.skip = {};
-          const Samples starts = starts_of(one.n, 5);
-          const auto sampler = one.sampler(starts);
-          expect_promise(*sampler, starts, one.text());
-          if (epoch != 1) continue;
-          one.order.skip.add_sample(0);
-          one.order.skip.add_positions(epoch, epoch_size / 2, epoch_size / 2 + 2);
-          const auto resumed = one.sampler(starts);
-          resumed->resume(sampler->token_after(std::min<std::uint64_t>(2, sampler->steps() - 1)));
-          expect_promise(*resumed, starts, one.text() + " resumed");
-        }
-      }
+    if (sampler->epoch() != one.epoch) return;  // no sample of the epoch was left
+    const auto schedule = ShardSchedule::of(*sampler, starts);
+    const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
+    const RankOptions::Range all{0, one.ranks.world_size};
+    for (const std::uint64_t window :
+         {std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{8}, one.n, std::uint64_t{1} << 32}) {
+      const std::vector<UseInterval> expected = widened(schedule->uses(all)->uses, by_slot, window);
+      EXPECT_EQ(schedule->uses(all, window)->uses, expected) << one.text() << ", " << window;
+      // A single rank has the uses of all ranks.
+      EXPECT_EQ(schedule->uses({all.count - 1, 1}, window)->uses, expected) << one.text();
     }
   });
 }
@@ -564,28 +470,26 @@ TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
 }
 
 TEST(ShardScheduleTest, WhereBytesAreBalancedUsesAreOfWholeSteps) {
-  for_each_world([](Case one) {
-    for (const std::uint64_t batch_size : {1, 3}) {
-      for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
-        one.order.kind = Chunked{4, 2};
-        one.order.tail = tail;
-        one.order.balance_bytes = true;
-        one.ranks.batch_size = batch_size;
-        const Samples starts = starts_of(one.n, 5);
-        const auto sampler = one.sampler(starts);
-        expect_promise(*sampler, starts, one.text(), false);
-        const EpochSchedule uses =
-            ShardSchedule::of(*sampler, starts)->uses({0, one.ranks.world_size}).value();
-        const std::uint64_t step = one.ranks.world_size * batch_size;
-        for (const UseInterval& use : uses.uses) {
-          EXPECT_EQ(use.begin % step, 0U) << one.text();
-          EXPECT_TRUE(use.end % step == 0 || use.end == uses.num_slots) << one.text();
-        }
-        if (sampler->steps() < 2) continue;
-        sampler->resume(sampler->token_after(1));
-        expect_promise(*sampler, starts, one.text() + " resumed", false);
-      }
+  test::for_each_seed(600, 20'000, [](std::uint64_t seed) {
+    Dice dice(seed);
+    Case one = some_world(dice);
+    one.order.kind = Chunked{4, 2};
+    one.order.tail = some_tail(dice);
+    one.order.balance_bytes = true;
+    one.ranks.batch_size = dice.one_of({1U, 3U});
+    const Samples starts = starts_of(one.n, 5);
+    const auto sampler = one.sampler(starts);
+    expect_promise(*sampler, starts, one.text(), false);
+    const EpochSchedule uses =
+        ShardSchedule::of(*sampler, starts)->uses({0, one.ranks.world_size}).value();
+    const std::uint64_t step = one.ranks.world_size / one.ranks.replicas * one.ranks.batch_size;
+    for (const UseInterval& use : uses.uses) {
+      EXPECT_EQ(use.begin % step, 0U) << one.text();
+      EXPECT_TRUE(use.end % step == 0 || use.end == uses.num_slots) << one.text();
     }
+    if (sampler->steps() < 2) return;
+    sampler->resume(sampler->token_after(1));
+    expect_promise(*sampler, starts, one.text() + " resumed", false);
   });
 }
 
@@ -626,8 +530,8 @@ TEST(ShardScheduleTest, WrongShardsAndRanksAreRefused) {
       ShardSchedule::of(*sampler, starts);
       ADD_FAILURE() << starts.size();
     } catch (const InvalidArgument& e) {
-      EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("does not fit"), HasSubstr("100 samples")));
-      EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("first sample of each"), HasSubstr("number")));
+      EXPECT_THAT(e.what(), test::Says("does not fit", "100 samples"));
+      EXPECT_THAT(e.what(), test::Says("first sample of each", "number"));
     }
   }
   const auto schedule = ShardSchedule::of(*sampler, Samples{0, 50, 100});

@@ -18,6 +18,7 @@
 #include "order/epoch_order.h"
 #include "order/key.h"
 #include "order/mixture_draws.h"
+#include "order/mixture_schedule.h"
 #include "order/order_test_support.h"
 #include "order/permutation.h"
 #include "order/weight_shares.h"
@@ -32,6 +33,7 @@ namespace {
 
 using detail::Dealer;
 using detail::mix64;
+using detail::MixtureDraw;
 using detail::MixtureDraws;
 using detail::WeightedDraw;
 using nlohmann::json;
@@ -68,7 +70,11 @@ json json_of(const Mixture& kind) {
         part.kind);
     parts.push_back(std::move(one));
   }
-  return {{"parts", std::move(parts)}};
+  json schedule = json::array();
+  for (const Mixture::Change& change : kind.schedule) {
+    schedule.push_back({{"from", change.from}, {"weights", change.weights}});
+  }
+  return {{"parts", std::move(parts)}, {"schedule", std::move(schedule)}};
 }
 json json_of(const Order& order) {
   json all = {{"sampler", name_of(order.kind)},
@@ -114,6 +120,13 @@ struct Data {
             {"fingerprint", to_string(fingerprint)}};
   }
 };
+
+MixtureDraw drawn_at(const detail::MixtureSchedule& schedule, std::uint64_t slot) {
+  std::uint32_t dataset = 0;
+  std::uint64_t draw = 0;
+  schedule.locate(slot, 1, {&dataset, 1}, {&draw, 1});
+  return {dataset, draw};
+}
 
 TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
@@ -221,6 +234,24 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
     }
     all.ask({{"do", "mixture"}, {"weights", of_mixture}, {"seed", 17}, {"of", slots}}, found);
   }
+  // MixtureScheduleTest
+  const Mixture changed{
+      {{.weight = 3}, {.weight = 1}},
+      {{256, {1, 3}}, {1000, {0, 1}}, {2000, {5, 1}}, {1'000'000'000'000, {1, 0}}}};
+  Samples slots = test::first_numbers(2600);
+  slots.insert(slots.end(), {999'999'999'999, 1'000'000'000'256, MixtureDraws::kMaxSlots - 1});
+  const detail::MixtureSchedule schedule(changed, 17);
+  json found = json::array();
+  for (const std::uint64_t slot : slots) {
+    const MixtureDraw at = drawn_at(schedule, slot);
+    found.push_back({at.dataset, at.draw});
+  }
+  all.ask({{"do", "mixture"},
+           {"weights", {3, 1}},
+           {"schedule", json_of(changed)["schedule"]},
+           {"seed", 17},
+           {"of", slots}},
+          found);
   // DealerTest
   const auto ask_deal = [&](std::uint64_t world, std::uint64_t step, const Samples& sizes) {
     std::vector<std::uint32_t> ranks(sizes.size());
@@ -396,6 +427,13 @@ TEST(SpecificationTest, TheNumbersInThePagesAreThoseOfTheLibrary) {
   EXPECT_THAT(page, HasSubstr("the shares are " + listed(draws.shares())));
   EXPECT_THAT(page, HasSubstr("as data set:number," + first + "; slot 10^12 draws " +
                               drawn(1'000'000'000'000)));
+  const detail::MixtureSchedule schedule({{{.weight = 3}, {.weight = 1}}, {{256, {1, 3}}}}, 17);
+  first.clear();
+  for (std::uint64_t slot = 254; slot < 260; ++slot) {
+    const MixtureDraw at = drawn_at(schedule, slot);
+    first += " " + std::to_string(at.dataset) + ":" + std::to_string(at.draw);
+  }
+  EXPECT_THAT(page, HasSubstr("Slots 254 to 259 then draw, as data set:number," + first + "."));
   const auto rank = [](std::uint64_t streams, std::uint64_t number) {
     ChunkedSampler sampler(23, {.seed = 42, .chunk_size = 5, .window = 2, .streams = streams},
                            {.rank = number, .world_size = 3});
@@ -438,11 +476,13 @@ TEST(SpecificationTest, ThePagesHaveTheVersionsOfTheLibrary) {
               testing::HasSubstr("\nVersion " + std::to_string(WidsSampler::kVersion) + "."));
   const std::string token_version = std::to_string(ResumeToken::kVersion);
   const std::string in_window = std::to_string(ResumeToken::kBatchesVersion);
+  const std::string with_schedule = std::to_string(ResumeToken::kScheduleVersion);
   EXPECT_THAT(page("resume-token.md"),
-              testing::StartsWith("# The resume token, versions " + token_version + " and " +
-                                  in_window + "\n"));
+              testing::StartsWith("# The resume token, versions " + token_version + ", " +
+                                  in_window + " and " + with_schedule + "\n"));
   EXPECT_THAT(page("resume-token.md"),
-              testing::HasSubstr("| format version: " + token_version + " or " + in_window + ","));
+              testing::HasSubstr("| format version: " + token_version + ", " + in_window + " or " +
+                                 with_schedule + ","));
 }
 
 TEST(SpecificationTest, OrdersOfPythonWidsFollowFromThePage) {
@@ -505,6 +545,22 @@ class Generator : public test::Dice {
     }
   }
 
+  std::vector<Mixture::Change> schedule(const std::vector<Mixture::Part>& parts) {
+    std::vector<Mixture::Change> changes;
+    std::uint64_t from = 0;
+    for (std::uint64_t left = one_in(2) ? 0 : below(4); left > 0; --left) {
+      from += one_in(30) ? any_number() : 1 + below(600);
+      Mixture::Change change{from, {}};
+      for (const Mixture::Part& part : parts) {
+        const double weight = std::ldexp(static_cast<double>(below(9)), -3);
+        change.weights.push_back(part.num_samples == 0 && !one_in(30) ? 0 : weight);
+      }
+      if (one_in(40)) change.weights.push_back(1);
+      changes.push_back(std::move(change));
+    }
+    return changes;
+  }
+
   /// @param starts  shard starts of the data. The parts of a mixture usually end at shard starts.
   OrderKind kind(const std::vector<std::uint64_t>& starts) {
     const auto widened = [](const auto& chosen) -> OrderKind { return chosen; };
@@ -533,6 +589,7 @@ class Generator : public test::Dice {
               {end - begin, end == begin && !one_in(9) ? 0 : weight, pass_kind()});
           begin = end;
         }
+        mixture.schedule = schedule(mixture.parts);
         return mixture;
       }
       default:
@@ -678,18 +735,25 @@ void ask_of_random_run(Generator& random, Questions& all) {
   const ResumeToken token = sampler->token_after(steps);
   Order later = order;
   if (!is_wids) later.skip = random.skip(data.size(), token.epoch);
+  if (auto* const mixture = std::get_if<Mixture>(&later.kind); mixture && random.one_in(2)) {
+    for (Mixture::Part& part : mixture->parts) {
+      if (part.num_samples > 0) part.weight = static_cast<double>(1 + random.below(4));
+    }
+    mixture->schedule = random.schedule(mixture->parts);
+  }
   RankOptions others = random.ranks(order);
   if (is_wids) {
     others.world_size = ranks.world_size / ranks.replicas * others.replicas;
     others.rank = random.below(others.world_size);
   }
   request["token"] = token.to_text();
+  request["order"] = json_of(later);
   request["given_ranks"] = json_of(others);
   if (token.epoch == epoch) request["before"] = json_of(delivered_in(*sampler, steps));
   request = json_of(later.skip, request);
   try {
     sampler = make_sampler(data.samples(), later, others);
-    sampler->resume(token);
+    sampler->resume(token, Sampler::Changes::kAllowAtEpochBorder);
   } catch (const Error&) {
     return;  // this refusal was already tested above
   }
@@ -724,7 +788,9 @@ std::string bytes_of(std::string_view text) {
 std::string text_of(std::string bytes) {
   const std::uint64_t checksum = hash64(bytes);
   for (unsigned i = 0; i < 8; ++i) bytes += static_cast<char>(checksum >> (8 * i));
-  std::string text = bytes.starts_with('\3') ? "sw3." : "sw2.";
+  std::string text = "sw2.";
+  if (bytes.starts_with('\3') || bytes.starts_with('\4'))
+    text[2] = static_cast<char>('0' + bytes[0]);
   std::uint64_t bits = 0;
   unsigned num_bits = 0;
   for (const char c : bytes) {

@@ -23,6 +23,11 @@ import shardwise
 from shardwise import ranks
 
 
+def needs(module: str) -> Any:
+    """Imports a module. If it is not installed, skips the test or the file that needs it."""
+    return pytest.importorskip(module, reason=f"needs {module}; skipped because it is not installed")
+
+
 def write_tar(path: Path, members: Iterable[tuple[str, bytes]], **options: Any) -> Path:
     """Writes a tar with these members. options: for tarfile.open()."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import needs
 
 import shardwise
 from shardwise import Audit, Order, Sampler, _core, errors
@@ -144,8 +145,8 @@ def test_weights_without_an_order_are_refused(ds: shardwise.Dataset, weights: An
 def masks(size: int) -> dict[str, Any]:
     """Returns the same mask in all forms that programs use."""
     mask = np.arange(size) % 2 == 0
-    pandas = pytest.importorskip("pandas")
-    torch = pytest.importorskip("torch")
+    pandas = needs("pandas")
+    torch = needs("torch")
     return {
         "list": mask.tolist(),
         "tuple": tuple(mask.tolist()),
@@ -190,7 +191,7 @@ def test_a_masked_number_is_no_number(ds: shardwise.Dataset, taker: str) -> None
 
 @pytest.mark.parametrize("taker", ONE_TAKERS)
 def test_a_bool_is_no_number(ds: shardwise.Dataset, taker: str) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     for one in (True, np.True_, np.array(True), torch.tensor(True)):
         with pytest.raises(TypeError, match="not bools"):
             ONE_TAKERS[taker](ds, one)
@@ -199,8 +200,8 @@ def test_a_bool_is_no_number(ds: shardwise.Dataset, taker: str) -> None:
 
 
 def test_numbers_come_in_any_form(ds: shardwise.Dataset) -> None:
-    torch = pytest.importorskip("torch")
-    pandas = pytest.importorskip("pandas")
+    torch = needs("torch")
+    pandas = needs("pandas")
     for numbers in (
         *([3], (3,), range(3, 4), np.array([3]), np.array([3], np.uint8), memoryview(b"\3")),
         *(torch.tensor([3]), pandas.Series([3]), list(np.array([3])), array.array("q", [3])),
@@ -309,8 +310,8 @@ def test_what_is_secret_in_a_url_is_not_shown(place: str, shown: str) -> None:
 
 def test_an_unknown_option_is_answered_with_the_nearest(ds: shardwise.Dataset) -> None:
     """Every option of the public classes and functions, mistyped; and a word that no option resembles."""
-    torch = pytest.importorskip("shardwise.torch")
-    wids = pytest.importorskip("shardwise.wids")
+    torch = needs("shardwise.torch")
+    wids = needs("shardwise.wids")
     transforms = shardwise.transforms
     takers: list[Any] = [
         *(Order, Sampler, shardwise.ShardCache, shardwise.Loader, shardwise.ByLength, shardwise.Mixup),

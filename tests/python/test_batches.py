@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import needs
 
 import shardwise
 from shardwise import DeviceCopier, Loader, Order, columns, errors
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 
 def loader_of(ds: shardwise.Dataset, **options: Any) -> Loader:

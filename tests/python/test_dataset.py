@@ -391,6 +391,16 @@ def test_pickles_are_references(ds: shardwise.Dataset, index: Path) -> None:
     assert pickle.loads(pickle.dumps(mixed[105])).number == 105
 
 
+def test_a_pickled_condition_is_not_evaluated_again(ds: shardwise.Dataset) -> None:
+    for view in (ds.where("cls > 50"), ds.where("cls < 0"), ds[3:].where("cls % 3 = 0")[::2]):
+        steps = view.__reduce_ex__(5)[1][2]
+        assert [step[0] for step in steps] == ["gaps"]
+        again = pickle.loads(pickle.dumps(view))
+        assert again.fingerprint == view.fingerprint
+        twice = pickle.loads(pickle.dumps(again.where("cls > 60")))
+        assert [sample.key for sample in twice] == [s.key for s in view.where("cls > 60")]
+
+
 def test_numbers_of_a_view_go_out_of_band(ds: shardwise.Dataset) -> None:
     buffers: list[pickle.PickleBuffer] = []
     view = ds[list(range(0, 103, 2))]

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 import shardwise
-from conftest import write_shard
+from conftest import needs, write_shard
 from shardwise import Loader, Order, columns, errors
 from shardwise.transforms import ImageTransform, RandomResizedCrop
 
@@ -317,7 +317,7 @@ def test_a_mixture_is_decoded_as_its_loader_does(data: shardwise.Dataset) -> Non
 
 @pytest.mark.parametrize("start", ["none", "fork", "spawn"])
 def test_a_data_loader_takes_the_view_with_samplers(path: Path, start: str) -> None:
-    torch = pytest.importorskip("torch", reason="needs torch, which is not installed")
+    torch = needs("torch")
     from torch.utils.data import DataLoader
 
     from shardwise.torch import BatchSampler, DistributedChunkedSampler
@@ -346,7 +346,7 @@ def test_a_data_loader_takes_the_view_with_samplers(path: Path, start: str) -> N
 
 
 def test_a_sampler_of_other_data_is_refused(data: shardwise.Dataset) -> None:
-    pytest.importorskip("torch", reason="needs torch, which is not installed")
+    needs("torch")
     from torch.utils.data import DataLoader
 
     from shardwise.torch import DistributedChunkedSampler

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import write_shown_files
+from conftest import needs, write_shown_files
 
 import shardwise
 
-pytest.importorskip("numpy")
+needs("numpy")
 
 OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 

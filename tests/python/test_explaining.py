@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FakeRanks
+from conftest import FakeRanks, needs
 
 import shardwise
 from shardwise import Loader, Order, columns, errors, explain, when
@@ -20,7 +20,7 @@ PROGRAM = shutil.which("shardwise", path=str(Path(shardwise.__file__).parents[2]
 
 def said_by(command: str, *arguments: object) -> list[dict[str, Any]]:
     if PROGRAM is None:
-        pytest.skip("no program shardwise")
+        pytest.skip("needs the program shardwise; skipped because it is not in PATH")
     done = subprocess.run(
         [PROGRAM, command, "--json", *map(str, arguments)],
         capture_output=True,
@@ -157,7 +157,7 @@ def test_what_there_is_not_is_an_error(ds: shardwise.Dataset) -> None:
 @pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("drop_last", [True, False])
 def test_a_batch_sampler_says_what_its_lists_hold(even: bool, drop_last: bool) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     from shardwise.torch import BatchSampler, SequentialSampler
 
     made = [SequentialSampler(41, rank=rank, world_size=2) for rank in range(2)]

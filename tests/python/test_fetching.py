@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileHandler, FileServer, write_shards
+from conftest import FileHandler, FileServer, needs, write_shards
 
 import shardwise
 from shardwise.errors import FetchError, InvalidArgument, NotFound, Unsupported
@@ -378,7 +378,7 @@ def test_an_order_for_which_the_cache_is_too_small_is_said_before_the_epoch(
 
 
 def test_the_samplers_of_torch_warn_once_of_a_small_cache(small: SmallCache) -> None:
-    pytest.importorskip("torch")
+    needs("torch")
     from torch.utils.data import DataLoader
 
     from shardwise.torch import BatchSampler, ResampledSampler, ShardedSampler

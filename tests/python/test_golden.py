@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shown_files
+from conftest import needs, write_shown_files
 
 import shardwise
 
-pytest.importorskip("numpy")
+needs("numpy")
 
 SESSIONS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 

@@ -128,12 +128,6 @@ def test_a_ragged_column_is_values_offsets_and_shapes(rich: shardwise.Dataset) -
     assert repr(ragged) == "<shardwise.Ragged of 6 rows: 12 int16>"
 
 
-def test_the_loader_has_the_order_of_the_sampler(ds: shardwise.Dataset) -> None:
-    order = Order(seed=9, chunk_size=7)
-    loader = Loader(ds, columns=[columns.key()], order=order, batch_size=4)
-    assert samples_of(loader) == list(shardwise.Sampler(ds, order))
-
-
 def test_epochs_go_on_until_their_end(ds: shardwise.Dataset) -> None:
     loader = Loader(ds, columns=[columns.integer("cls")], batch_size=16)
     numbers = []
@@ -201,13 +195,6 @@ def test_an_epoch_that_was_left_behind_says_so(ds: shardwise.Dataset) -> None:
     for action in (lambda: next(batches), lambda: iter(epoch), epoch.prove):
         with pytest.raises(errors.NotExact, match="epoch 0 cannot continue, because the loader is in epoch 1"):
             action()
-
-
-def test_a_broken_epoch_is_not_proven(ds: shardwise.Dataset) -> None:
-    loader = Loader(ds, columns=[columns.key()], batch_size=10)
-    loader.next()
-    with pytest.raises(errors.NotExact, match="at least 93 missing"):
-        loader.prove()
 
 
 def test_ranks_that_differ_are_told_so(ds: shardwise.Dataset) -> None:
@@ -352,14 +339,6 @@ def test_weights_that_change_in_the_middle_of_a_pass_are_refused(
     assert same.epoch == 1
 
 
-def test_data_sets_without_weights_are_as_one(
-    ds: shardwise.Dataset, rich: shardwise.Dataset
-) -> None:
-    loader = Loader(shardwise.mix([ds, rich]), columns=[columns.key()], batch_size=32)
-    assert sorted(samples_of(loader)) == list(range(140))
-    assert loader.prove() == "epoch 0: 140 samples, each exactly once: proven"
-
-
 def test_functions_know_the_data_set_of_a_sample(
     ds: shardwise.Dataset, rich: shardwise.Dataset
 ) -> None:
@@ -384,20 +363,6 @@ def test_functions_know_the_data_set_of_a_sample(
     assert sorted(seen) == sorted(
         [(True, ds[i].key) for i in range(103)] + [(False, rich[i].key) for i in range(37)]
     )
-
-
-def test_batches_by_length(rich: shardwise.Dataset) -> None:
-    loader = Loader(
-        rich,
-        columns=[columns.tokens("tok")],
-        batch_size=8,
-        order=Order(seed=3),
-        by_length=shardwise.ByLength("tok", unit=4),
-    )
-    lengths = [sorted(int(size) for size in np.diff(batch["tok"].offsets)) for batch in loader]
-    assert sum(len(batch) for batch in lengths) == 37
-    assert all(batch[-1] - batch[0] <= 1 for batch in lengths)
-    assert "proven" in loader.prove()
 
 
 def test_packed_sequences(rich: shardwise.Dataset) -> None:

@@ -264,7 +264,7 @@ def video_or_skip(*arguments: Any) -> columns.Column:
     try:
         return columns.video(*arguments)
     except errors.Unsupported as error:
-        pytest.skip(str(error))
+        pytest.skip(f"needs video; skipped because {error}")
 
 
 def test_a_package_without_video_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import needs
 
 import shardwise
 from shardwise import Loader, Order, columns
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 
 def test_tensors_lie_over_the_memory_of_a_batch(ds: shardwise.Dataset) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shard
+from conftest import needs, write_shard
 
 import shardwise
 from shardwise import Loader, Order, Sampler, columns
@@ -54,7 +54,7 @@ def test_keys_are_completed(ds: shardwise.Dataset) -> None:
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
 def test_a_notebook_shows_the_picture_of_a_sample(tmp_path: Path, kind: str) -> None:
-    image = pytest.importorskip("PIL.Image")
+    image = needs("PIL.Image")
     data = io.BytesIO()
     image.new("RGB", (4, 3), (255, 0, 0)).save(data, kind)
     fields = {kind.lower(): data.getvalue(), "txt": b"a <b> & c", "cls": b"7", "bin": b"\0\1"}
@@ -156,7 +156,7 @@ def test_a_time_line_is_written(ds: shardwise.Dataset, tmp_path: Path) -> None:
 
 
 def test_the_profiler_of_torch_shows_the_loader(ds: shardwise.Dataset) -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     loader = Loader(ds, columns=[columns.bytes("bin")], batch_size=10)
     loader.next()
     activities = [torch.profiler.ProfilerActivity.CPU]

@@ -8,7 +8,9 @@ import random
 import sqlite3
 
 import pytest
+from conftest import needs
 import shardwise
+from conftest import assert_ends
 from shardwise import Loader, Order, columns
 from shardwise.errors import InvalidArgument, Mismatch, NotFound, Unsupported
 
@@ -51,7 +53,7 @@ def test_mappings(index):
 
 
 def test_frames_of_pandas(index):
-    pandas = pytest.importorskip("pandas")
+    pandas = needs("pandas")
     frame = pandas.DataFrame(TABLE)
     expect(index, shardwise.attach(index, frame, on="key", name="f"), "f")
     report = shardwise.attach(index, frame.set_index("key"), on="key", name="f", replace=True)
@@ -59,11 +61,14 @@ def test_frames_of_pandas(index):
     frame["c"] = frame["t"].astype("category")
     shardwise.attach(index, frame, on="key", columns=["c"], name="g")
     assert shardwise.open(index).column("c", [1, 3, 5]) == ["007", "x", None]
+    numbered = frame[["key", "i"]].set_axis([0, 1], axis=1)
+    shardwise.attach(index, numbered, on="0", columns=["d=1"], name="h")
+    assert shardwise.open(index).column("d", [1, 3, 5]) == [7, None, None]
 
 
 @pytest.mark.parametrize("kind", ["table", "parquet", "stream"])
 def test_arrow(index, tmp_path, kind):
-    pa = pytest.importorskip("pyarrow")
+    pa = needs("pyarrow")
     from pyarrow import parquet
 
     table = pa.table({name: pa.array(values, from_pandas=True) for name, values in TABLE.items()})
@@ -137,13 +142,19 @@ def test_columns_serve_views_weights_and_pickles(index):
     order = shardwise.Order("resampled", weights="w")
     sampler = shardwise.Sampler(shardwise.open(index), order)
     assert 0 not in list(sampler)
+    for start in (10, 20):  # a dataset from an earlier pickle is still open
+        weights = {"k": [f"k{i}" for i in range(10)], "w": [start + i for i in range(10)]}
+        shardwise.attach(index, weights, on="k", replace=True)
+        again = pickle.loads(pickle.dumps(shardwise.open(index, where="w % 10 = 7")))
+        assert again.column("w") == [start + 7]
     shardwise.detach(index, "table")
+    assert pickle.loads(pickle.dumps(shardwise.open(index))).columns == []
     assert shardwise.open(index).columns == [] and data.column("w") == [7, 8, 9]
     assert shardwise.side_tables(index) == []
 
 
 def test_columns_make_batches_groups_and_repacked_shards(index, tmp_path):
-    numpy = pytest.importorskip("numpy")
+    numpy = needs("numpy")
     keys = [f"k{i}" for i in range(8)]
     table = {
         "key": keys,
@@ -205,8 +216,53 @@ def test_wrong_tables(index, tmp_path):
     refused(Mismatch, "the first key of the table is 'x'", {"key": ["x"], "a": [1]})
     refused(NotFound, "none.csv", tmp_path / "none.csv")
     refused(Unsupported, "local", tmp_path.as_posix().join(["s3://b", "x.csv"]))
+    refused(InvalidArgument, "by str", {"key": ["k1"], 7: [1]})
+    for values in ("x", b"x", iter([1]), {1}, 5):
+        refused(InvalidArgument, "one value for each row", {"key": ["k1"], "a": values})
     shardwise.attach(index, TABLE, on="key")
     refused(InvalidArgument, "side table of this name", TABLE)
     refused(InvalidArgument, "the index has a column 'i'", TABLE, name="other")
     with pytest.raises(NotFound, match="its side tables are 'table'"):
         shardwise.detach(index, "other")
+
+
+def test_open_names_the_side_table_of_a_requested_column(index):
+    shardwise.attach(index, TABLE, on="key")
+    with pytest.raises(NotFound, match="no column 'i' made from a field: .*side table 'table'"):
+        shardwise.open(index, columns=["i"])
+    with pytest.raises(NotFound, match="no column 'none': .*shardwise.index"):
+        shardwise.open(index, columns=["none"])
+
+
+def test_ctrl_c_ends_waiting_for_another_writer(index):
+    script = """
+import fcntl
+
+class Keys(list):
+    def __getitem__(self, places):
+        begun.set()
+        return super().__getitem__(places)
+
+def interrupt():
+    begun.wait()
+    os.kill(os.getpid(), signal.SIGINT)
+
+table = {"key": Keys(["k1"]), "a": [1]}
+for call in (lambda: shardwise.attach(sys.argv[1], table, on="key"), lambda: detach()):
+    begun = threading.Event()
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with open(sys.argv[1]) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        try:
+            call()
+        except KeyboardInterrupt:
+            print("interrupted")
+    thread.join()
+"""
+    detach = """
+def detach():
+    begun.set()
+    shardwise.detach(sys.argv[1], "table")
+"""
+    assert_ends(index, detach + script, "interrupted\ninterrupted\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import FakeRanks
+from conftest import FakeRanks, needs
 
 import shardwise
 from shardwise import ExactMean, columns, errors, ranks, sums
@@ -34,7 +34,7 @@ def test_a_sum_is_exact_however_the_ranks_share_the_values(seed: int) -> None:
 
 
 def test_values_of_any_type_are_added() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     mean = ExactMean()
     for values in (1, 0.5, True, [1.0, 2.0], np.float32(0.25), np.arange(6).reshape(2, 3)[:, ::2]):
         mean.add(values)
@@ -65,7 +65,7 @@ def test_a_masked_array_is_refused() -> None:
 
 
 def test_complex_tensors_are_refused() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     with pytest.raises(errors.InvalidArgument, match="real numbers"):
         ExactMean().add(torch.tensor([1 + 2j]))
 
@@ -100,7 +100,7 @@ def loader_of(ds: shardwise.Dataset, rank: Any = None, **options: Any) -> shardw
 
 
 def evaluated(loader: Any, measure: Any = None, rank: Any = None) -> Any:
-    evaluating = pytest.importorskip("shardwise.torch")
+    evaluating = needs("shardwise.torch")
     count = measure or (lambda batch: {"n": batch["cls"] * 0 + 1})
     return evaluating.evaluate(count, loader, ranks=rank)
 

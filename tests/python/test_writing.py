@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import run_script
+from conftest import needs, run_script
 from PIL import Image, ImageOps
 
 import shardwise
@@ -381,7 +381,7 @@ def test_what_a_field_would_lose_is_refused(what: str) -> None:
 
 
 def test_tensors_that_numpy_has_not_are_refused() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     for value, text in (
         (torch.ones(3, requires_grad=True), "detach"),
         (torch.ones(3, dtype=torch.bfloat16), "BFloat16"),
@@ -393,7 +393,7 @@ def test_tensors_that_numpy_has_not_are_refused() -> None:
 
 
 def test_types_that_npy_has_not_are_refused() -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = needs("ml_dtypes")
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"):
         array = np.zeros(3, getattr(ml_dtypes, name))
         inside = np.zeros(3, [("x", array.dtype)])
@@ -426,7 +426,7 @@ def test_pictures_keep_what_their_format_has() -> None:
 
 
 def test_values_that_are_missing_are_refused() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = needs("pandas")
     series = pandas.Series([2**53 + 1, None], dtype="Int64")
     missing = [series, series.array, [series, series], pandas.DataFrame({0: series})]
     missing += [pandas.Series([True, None], dtype="boolean")]
@@ -445,7 +445,7 @@ def test_values_that_are_missing_are_refused() -> None:
 
 
 def test_nulls_of_arrow_are_refused() -> None:
-    arrow = pytest.importorskip("pyarrow")
+    arrow = needs("pyarrow")
     array = arrow.array([5, None])
     for value in (array, [array], arrow.chunked_array([array]), arrow.table({"a": array})):
         with pytest.raises(errors.BadField, match="a mask or nulls"):
@@ -455,7 +455,7 @@ def test_nulls_of_arrow_are_refused() -> None:
 
 
 def test_nulls_of_polars_are_refused() -> None:
-    polars = pytest.importorskip("polars")
+    polars = needs("polars")
     numbers, days = polars.Series([5, None]), polars.Series([None], dtype=polars.Date)
     for value in (numbers, [numbers], days, polars.DataFrame({"a": numbers})):
         for field, given in (("npy", value), ("npz", {"x": value}), ("png", value)):
@@ -472,7 +472,7 @@ def test_nulls_of_polars_are_refused() -> None:
 
 @pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
 def test_names_of_columns_are_not_lost(package: str) -> None:
-    module = pytest.importorskip(package)
+    module = needs(package)
     make = {"pyarrow": "table"}.get(package, "DataFrame")
     table = getattr(module, make)({"wide": [1, 2], "high": [3, 4]})
     for field, given in (("npy", table), ("npz", {"x": table}), ("x.npy.gz", [table])):
@@ -484,7 +484,7 @@ def test_names_of_columns_are_not_lost(package: str) -> None:
 
 
 def test_a_table_without_names_is_an_array() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = needs("pandas")
     stored = np.load(io.BytesIO(encoded("npy", pandas.DataFrame([[1, 2], [3, 4]]))))
     assert stored.tolist() == [[1, 2], [3, 4]]
     record = np.rec.array([(1, 2.0)], dtype=[("columns", "i4"), ("null_count", "f8")])

@@ -260,16 +260,58 @@ TEST_F(HttpAccessTest, AHostHasNoMoreConnectionsThanItMay) {
   EXPECT_LE(server_.num_connections(), 2);
 }
 
+constexpr std::chrono::milliseconds kAnHour = std::chrono::hours(1);
+
 TEST(HostGateTest, WhoWaitsForAHostCanBeCancelledAndOtherHostsAreFree) {
-  HostGate gate(1);
+  HostGate gate;
   std::atomic<bool> cancel{true};
   const Fetcher::Request request{.url = "http://a/x"};
-  const HostGate::Turn first = gate.enter("http://a", request);
-  const HostGate::Turn other = gate.enter("http://b", request);
+  const auto first = gate.enter("http://a", 1, request, kAnHour);
+  const auto other = gate.enter("http://b", 1, request, kAnHour);
+  EXPECT_EQ(gate.try_enter("http://a", 1), nullptr);
   EXPECT_EQ(error_code([&] {
-              static_cast<void>(gate.enter("http://a", {.url = "http://a/y", .cancel = &cancel}));
+              gate.enter("http://a", 1, {.url = "http://a/y", .cancel = &cancel}, kAnHour);
             }),
             ErrorCode::kCancelled);
+}
+
+TEST(HostGateTest, ARefusalPausesAllTransfersWithTheHost) {
+  HostGate gate;
+  std::atomic<bool> cancel{true};
+  const Fetcher::Request request{.url = "http://a/x"};
+  gate.enter("http://a", 0, request, kAnHour)->refused(std::chrono::hours(1), kAnHour, kAnHour);
+  EXPECT_EQ(gate.try_enter("http://a", 0), nullptr);
+  EXPECT_NE(gate.try_enter("http://b", 0), nullptr);
+  EXPECT_EQ(error_code([&] {
+              gate.enter("http://a", 0, {.url = "http://a/x", .cancel = &cancel}, kAnHour);
+            }),
+            ErrorCode::kCancelled);
+  // A request whose time is up is sent nevertheless.
+  EXPECT_NE(gate.enter("http://a", 0, request, std::chrono::milliseconds(0)), nullptr);
+}
+
+TEST(HostGateTest, AfterAPauseEachAnswerAllowsOneMoreTransfer) {
+  constexpr std::chrono::milliseconds kShort(1);
+  const Fetcher::Request request{.url = "http://a/x"};
+  HostGate gate;
+  const auto before = gate.enter("http://a", 0, request, kAnHour);
+  gate.enter("http://a", 0, request, kAnHour)->refused({}, kShort, kShort);
+  before->accepted();  // was sent before the refusal
+  std::vector<std::unique_ptr<HostGate::Turn>> turns;
+  EXPECT_EQ(gate.try_enter("http://a", 0), nullptr) << "the old transfer still runs";
+  HostGate fresh;
+  fresh.enter("http://a", 0, request, kAnHour)->refused({}, kShort, kShort);
+  turns.push_back(fresh.enter("http://a", 0, request, kAnHour));
+  for (std::size_t allowed = 1; allowed < 63; ++allowed) {
+    EXPECT_EQ(fresh.try_enter("http://a", 0), nullptr) << allowed;
+    turns.front()->accepted();
+    turns.push_back(fresh.try_enter("http://a", 0));
+    ASSERT_NE(turns.back(), nullptr) << allowed;
+  }
+  turns.front()->accepted();
+  for (int i = 0; i < 100; ++i) turns.push_back(fresh.try_enter("http://a", 0));
+  EXPECT_TRUE(std::ranges::all_of(turns, [](const auto& turn) { return turn != nullptr; }))
+      << "the host is no longer slowed down";
 }
 
 TEST(AwsAuthoritiesTest, AwsCaBundleIsForServicesOfAws) {

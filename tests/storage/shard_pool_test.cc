@@ -1,5 +1,7 @@
 #include "storage/shard_pool.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -21,8 +23,9 @@ namespace {
 
 /// A shard that counts how many shards exist.
 struct FakeShard {
-  FakeShard(std::uint64_t shard_number, std::uint64_t size, std::atomic<int>& count)
-      : number(shard_number), size_of_it(size), alive(count) {
+  FakeShard(std::uint64_t shard_number, std::uint64_t size, std::atomic<int>& count,
+            bool dear = false)
+      : number(shard_number), size_of_it(size), alive(count), is_dear_(dear) {
     ++alive;
   }
   FakeShard(const FakeShard&) = delete;
@@ -33,12 +36,17 @@ struct FakeShard {
   }
 
   std::uint64_t size_bytes() const { return size_of_it; }
+  bool is_dear() const { return is_dear_; }
 
   std::uint64_t number;
   std::uint64_t size_of_it;
   std::atomic<int>& alive;
+  bool is_dear_;
   std::function<void()> at_end;
 };
+
+/// True for every third shard.
+bool is_third(std::uint64_t number) { return number % 3 == 1; }
 
 using Pool = ShardPool<FakeShard>;
 
@@ -46,10 +54,12 @@ class ShardPoolTest : public ::testing::Test {
  protected:
   /// Returns a function that opens shard n with a size of (n + 1) * 10 bytes, and records its
   /// calls. Threads: one.
-  Pool::Opener opener() {
-    return [this](std::uint64_t number) {
+  /// @param has_dear  every third shard is dear.
+  Pool::Opener opener(bool has_dear = false) {
+    return [this, has_dear](std::uint64_t number) {
       opened_.push_back(number);
-      return std::make_unique<FakeShard>(number, (number + 1) * 10, alive_);
+      return std::make_unique<FakeShard>(number, (number + 1) * 10, alive_,
+                                         has_dear && is_third(number));
     };
   }
 
@@ -85,7 +95,8 @@ TEST_F(ShardPoolTest, AThreadThatIsCancelledDoesNotWaitForTheOneThatOpens) {
 /// A model of the pool as a plain list. Its shards are those that ShardPoolTest::opener() opens.
 class PoolModel {
  public:
-  explicit PoolModel(ShardPoolOptions options) : options_(std::move(options)) {}
+  PoolModel(const ShardPoolOptions& options, bool has_dear)
+      : options_(options), has_dear_(has_dear) {}
 
   void get(std::uint64_t number) {
     if (Open* const there = use(number)) {
@@ -150,9 +161,7 @@ class PoolModel {
     open_.erase(shard);
     ++stats_.evicted;
   }
-  bool is_dear(const Open& shard) const {
-    return options_.is_dear && options_.is_dear(shard.number);
-  }
+  bool is_dear(const Open& shard) const { return has_dear_ && is_third(shard.number); }
   std::pair<bool, std::uint64_t> rank(const Open& shard) const {
     return {is_dear(shard), last_uses_.at(shard.number)};
   }
@@ -169,6 +178,7 @@ class PoolModel {
   }
 
   const ShardPoolOptions options_;
+  const bool has_dear_;
   std::vector<Open> open_;  // in the order in which they were opened
   std::map<std::uint64_t, std::uint64_t> last_uses_;
   std::uint64_t clock_ = 1;
@@ -182,12 +192,12 @@ TEST_F(ShardPoolTest, DoesWhatAPlainListDoes) {
     ShardPoolOptions options;
     options.max_shards = random.below(6);
     if (random.flip()) options.max_bytes = random.below(300);
-    if (random.flip()) options.is_dear = [](std::uint64_t number) { return number % 3 == 1; };
+    const bool has_dear = random.flip();
     if (random.flip()) options.max_cheap_bytes = random.below(150);
     std::vector<Pool::Handle> held;  // may outlive the pool
     {
-      Pool pool(kShards, opener(), options);
-      PoolModel model(options);
+      Pool pool(kShards, opener(has_dear), options);
+      PoolModel model(options, has_dear);
       for (int step = 0; step < 200 && !HasFailure(); ++step) {
         const std::uint64_t number = random.below(kShards);
         const std::size_t any = held.empty() ? 0 : random.below(held.size());
@@ -230,6 +240,64 @@ TEST_F(ShardPoolTest, DoesWhatAPlainListDoes) {
     held.clear();
     EXPECT_EQ(alive_, 0);
   });
+}
+
+TEST_F(ShardPoolTest, AnEvictionLooksAtFewShardsIfManyAreOpen) {
+  constexpr std::size_t kOpen = 2000;
+  const auto open_some = [&](Pool& pool, std::uint64_t first, std::uint64_t count) {
+    const ShardPoolStats before = pool.stats();
+    for (std::uint64_t i = 0; i < count; ++i) pool.get(first + i);
+    return pool.stats().looks - before.looks;
+  };
+  {
+    Pool pool(3 * kOpen, opener(), {.max_shards = kOpen});
+    open_some(pool, 0, kOpen);
+    EXPECT_LE(open_some(pool, kOpen, 2 * kOpen), 4 * kOpen);
+  }
+  {  // the shards are used between two openings
+    test::Dice random(test::random_seed());
+    Pool pool(3 * kOpen, opener(), {.max_shards = kOpen});
+    open_some(pool, 0, kOpen);
+    std::uint64_t uses = 0;
+    for (std::uint64_t i = kOpen; i < 2 * kOpen; ++i) {
+      open_some(pool, i, 1);
+      for (; uses < 4 * (i - kOpen); ++uses) pool.find(random.below(2 * kOpen));
+    }
+    EXPECT_LE(pool.stats().looks, uses + 4 * kOpen);
+  }
+  {  // the shards that were used first are pinned
+    Pool pool(4 * kOpen, opener(), {.max_shards = kOpen});
+    std::vector<Pool::Handle> held;
+    for (std::uint64_t i = 0; i < kOpen; ++i) held.push_back(pool.get(i));
+    const std::uint64_t looks = open_some(pool, kOpen, kOpen);
+    EXPECT_LE(looks, kOpen * 2 * (detail::LruQueue::kPinnedLooks + 2));
+    held.clear();
+    open_some(pool, 2 * kOpen, kOpen);
+    EXPECT_EQ(pool.stats().open_shards, kOpen);
+  }
+}
+
+TEST_F(ShardPoolTest, EvictFindsTheOneIdleShardAmongManyPinned) {
+  Pool pool(100, opener());
+  std::vector<Pool::Handle> held;
+  for (std::uint64_t i = 0; i < 100; ++i) held.push_back(pool.get(i));
+  EXPECT_FALSE(pool.evict());
+  held[70] = {};
+  EXPECT_TRUE(pool.evict());
+  EXPECT_FALSE(pool.find(70));
+  EXPECT_FALSE(pool.evict());
+}
+
+TEST_F(ShardPoolTest, ShardsThatWereNeverOpenedTakeNoMemory) {
+  constexpr std::size_t kShards = 20'000'000;
+  const auto allocated = [] {
+    const struct mallinfo2 now = ::mallinfo2();
+    return now.uordblks + now.hblkhd;
+  };
+  const std::size_t before = allocated();
+  Pool pool(kShards, opener());
+  pool.get(kShards - 1);
+  EXPECT_LE(allocated() - before, kShards / 4);
 }
 
 TEST_F(ShardPoolTest, WhatTheOpenerThrowsReachesTheCallerAndNothingIsKept) {

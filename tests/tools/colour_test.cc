@@ -46,7 +46,8 @@ constexpr Case kCases[] = {
 class ColourTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!terminal_.is_open()) GTEST_SKIP() << "no terminals here";
+    if (!terminal_.is_open())
+      GTEST_SKIP() << "needs a terminal; skipped because none can be opened";
   }
   void TearDown() override { tools::set_colours(Colours::kAuto); }
 

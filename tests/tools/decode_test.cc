@@ -10,7 +10,6 @@
 #include <map>
 #include <thread>
 
-#include "compressed_bytes.h"
 #include "served_shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/loader/loader.h"
@@ -159,24 +158,6 @@ TEST(EpochDecodeTest, ASampleThatCannotBeDecodedIsNamed) {
   }
 }
 
-TEST(EpochDecodeTest, AStripThatWouldTakeMuchMemoryToResizeIsRefused) {
-  const ImageIndex wide({{3, {"png", png_bomb(1U << 26, 1)}}});
-  expect_failure(
-      shardwise({"epoch", "--quiet", wide.path(), "--decode", "rgb", "--resize", "224x224"}),
-      {"1x67108864 (HxW) has a side of more than 1,048,576 pixels", "s3"});
-  const ImageIndex tall({{3, {"png", png_bomb(1, 1U << 20)}}});
-  expect_failure(
-      shardwise({"epoch", "--quiet", tall.path(), "--decode", "rgb", "--resize", "2x1024"}),
-      {"1048576x1024 (HxW)", "268,435,456", "s3"});
-}
-
-TEST(EpochDecodeTest, RgbNeedsOneImageInEachSample) {
-  const ImageIndex two({{4, {"seg.png", solid_png(4, 4, 9)}}});
-  expect_failure(shardwise({"epoch", "--quiet", two.path(), "--decode", "rgb"}),
-                 {"the sample has several images", "s4", "seg.png"});
-  EXPECT_EQ(decoded(two.path(), {"auto"})["images"], 21);
-}
-
 TEST(EpochDecodeTest, PrintsForPeople) {
   const ImageIndex index;
   const std::string text = shardwise_output(
@@ -208,17 +189,6 @@ TEST(EpochDecodeTest, WhatIsForgivenHasALineForEachKind) {
   EXPECT_EQ(epoch["forgiven"][0]["images"], 3);
   EXPECT_THAT(epoch["forgiven"][0]["example"].get<std::string>(), HasSubstr(".tar"));
   EXPECT_EQ(decoded(ImageIndex().path(), {"rgb"})["forgiven"].size(), 0U);
-}
-
-TEST(EpochDecodeTest, CompressedFieldsAreLookedInto) {
-  const std::string png = encode_png(test_picture(20, 16));
-  const ImageIndex index({{1, {"png.gz", fuzz::compressed_bytes(png, Compression::kGzip)}},
-                          {3, {"txt.zst", fuzz::compressed_bytes("text", Compression::kZstd)}},
-                          {5, {"cls.xz", fuzz::compressed_bytes("12", Compression::kXz)}}});
-  EXPECT_EQ(decoded(index.path(), {"auto"})["images"], 21);
-  const ImageIndex bad({{5, {"cls.gz", fuzz::compressed_bytes("x", Compression::kGzip)}}});
-  expect_failure(shardwise({"epoch", "--quiet", bad.path(), "--decode", "auto"}),
-                 {"cannot decode field 'cls.gz' as an integer", "s5"});
 }
 
 TEST(EpochDecodeTest, GoesOnWhereATokenStands) {
@@ -400,14 +370,6 @@ TEST(EpochTraceTest, IsChromesFormat) {
   for (const auto& [thread, name] : threads) {
     EXPECT_EQ(name, thread == 0 ? "consumer" : "sw-load-" + std::to_string(thread - 1));
   }
-}
-
-TEST(EpochTraceTest, AFileThatCannotBeWrittenIsAnError) {
-  const ImageIndex index;
-  const Finished finished = shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb",
-                                       "--trace", index.dir() / "no/such/trace.json"});
-  EXPECT_EQ(finished.code, 1);
-  EXPECT_THAT(finished.err, HasSubstr("no/such"));
 }
 
 TEST(EpochTraceTest, ItIsSaidBeforeTheEpochThatTheFileCannotBeWritten) {

@@ -223,7 +223,7 @@ TEST(CompletionTest, ZshCompletesThemToo) {
 }
 
 TEST(CompletionTest, FishCompletesThemWithDescriptions) {
-  if (!has_program("fish")) GTEST_SKIP() << "skipped: no fish here";
+  if (!has_program("fish")) GTEST_SKIP() << "needs fish; skipped because it is not in PATH";
   const Pages pages;
   const TempDir dir;
   write_file(dir / "train.idx", "");

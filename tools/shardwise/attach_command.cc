@@ -95,7 +95,7 @@ void run(const AttachOptions& options, Output& out) {
   }
   if (!options.file.empty()) return attach(options, out);
   if (options.detached.empty()) return list_tables(options, out);
-  detach_table(options.index, options.detached);
+  detach_table(options.index, options.detached, interrupt_token());
 }
 
 }  // namespace

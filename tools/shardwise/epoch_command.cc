@@ -260,6 +260,17 @@ void require_samples(const EpochOptions& options, const Sampler& sampler) {
       "check --where and `shardwise info`, or accept an empty epoch with --allow-empty");
 }
 
+/// Warns of ranks that open a shard for nearly every sample.
+void warn_of_shared_streams(const Run& run) {
+  std::uint64_t num_shards = 0;
+  for (std::size_t i = 0; i < run.data->num_parts(); ++i) {
+    num_shards += run.data->part(i).index().num_shards();
+  }
+  if (const auto warning = shared_stream_warning(*run.sampler, num_shards)) {
+    say("warning", *warning);
+  }
+}
+
 /// Warns of a cache that is too small for the ranks of this node.
 void warn_of_small_cache(const EpochOptions& options, const Run& run) {
   if (run.data->num_parts() > 1) return;
@@ -376,6 +387,7 @@ void run(const EpochOptions& options, Output& out) {
   require_samples(options, *run.sampler);
   const RankOptions::Range node = node_of(options, *run.sampler), alone{.first = 0, .count = 0};
   warn_of_small_cache(options, run);
+  warn_of_shared_streams(run);
   LoadedEpoch loading(options.decode, load_settings(options, options.run.rank ? node : alone));
   const EpochReport report = load_epoch(options, run, loading);
   if (options.json) {

@@ -30,7 +30,7 @@ void add_group_options(CLI::App& command, GroupArguments& arguments) {
   command
       .add_option("--group-window", arguments.window,
                   "positions of the order that are divided together; by default 8192")
-      ->check(kPositiveNumber)
+      ->transform(kPositiveNumber)
       ->type_name("N")
       ->needs(by)
       ->group(kGroupGroup);

@@ -48,6 +48,7 @@ struct IndexOptions {
   bool forget = false;
   bool drop_missing = false;
   bool accept_times = false;
+  bool check_index = false;
   std::vector<std::pair<std::string, std::string>> relocations;  ///< old and new path
   std::optional<BuildOptions::Part> part;
   CacheArguments cache;
@@ -255,6 +256,7 @@ BuildOptions access_options(const IndexOptions& options) {
   build.remote = make_remote_access(make_fetchers(options.cache, based_on),
                                     options.keep ? cache : nullptr, interrupt_token());
   build.accept_times = options.accept_times;
+  build.check_index = options.check_index;
   build.cancel = interrupt_token();
   return build;
 }
@@ -412,6 +414,8 @@ void add_index_command(CLI::App& program, Output& out) {
   command->add_flag("--accept-times", options->accept_times,
                     "accept shards with new modification times, e.g. copies, without reading them "
                     "again, if size, first bytes and some headers agree");
+  command->add_flag("--check-index", options->check_index,
+                    "read the whole existing index first, and scan all shards if it is damaged");
   CLI::Option* const relocate =
       command
           ->add_option("--relocate", options->relocations,
@@ -439,7 +443,7 @@ void add_index_command(CLI::App& program, Output& out) {
                    "stored in it; directories, globs and descriptors are then read again")
       ->type_name("");
   for (const char* name : {"--on-bad", "--on-no-field", "--on-duplicate-field", "--on-repeated-key",
-                           "--on-link", "--drop-missing", "--check-md5"}) {
+                           "--on-link", "--drop-missing", "--check-md5", "--check-index"}) {
     command->get_option(name)->group("Bad and missing shards");
   }
   for (const char* name : {"--column", "--hash", "--unique-keys", "--forget", "--part"}) {
@@ -448,7 +452,8 @@ void add_index_command(CLI::App& program, Output& out) {
   for (const char* name : {"--accept-times", "--relocate"}) {
     command->get_option(name)->group("Shards that moved");
   }
-  for (const char* name : {"--drop-missing", "--check-md5", "--dry-run", "--keep", "SOURCE"}) {
+  for (const char* name :
+       {"--drop-missing", "--check-md5", "--check-index", "--dry-run", "--keep", "SOURCE"}) {
     relocate->excludes(command->get_option(name));
   }
   command->get_option("--keep")->group("Remote and compressed shards");

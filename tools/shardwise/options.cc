@@ -129,6 +129,23 @@ const CLI::Validator kWholeNumber([](std::string& text) { return problem_of_numb
 const CLI::Validator kPositiveNumber([](std::string& text) { return problem_of_number(text, 1); },
                                      "");
 
+void add_new_shard_options(CLI::App& command, std::uint64_t& max_samples, std::uint64_t& max_bytes,
+                           std::string& prefix) {
+  command.add_option("--max-samples", max_samples, "maximum samples per shard")
+      ->transform(kPositiveNumber)
+      ->type_name("N")
+      ->capture_default_str();
+  add_byte_size(command, "--max-bytes", max_bytes, "maximum bytes per shard");
+  command.add_option("--prefix", prefix, "beginning of the shards' names")
+      ->check([](const std::string& text) {
+        return text.find('/') == std::string::npos ? ""
+                                                   : "must not contain a slash; name a folder "
+                                                     "with --output";
+      })
+      ->type_name("TEXT")
+      ->capture_default_str();
+}
+
 const CLI::Validator kNumThreads([](std::string& text) { return problem_of_number(text, 0, 1024); },
                                  "");
 

@@ -55,4 +55,9 @@ extern const CLI::Validator kPositiveNumber;
 /// For options that are numbers of threads: 0 to 1,024, as in the library's Loader.
 extern const CLI::Validator kNumThreads;
 
+/// Adds the options of commands that write shards: their limits, and the beginning of their names.
+/// The values must outlive `command`.
+void add_new_shard_options(CLI::App& command, std::uint64_t& max_samples, std::uint64_t& max_bytes,
+                           std::string& prefix);
+
 }  // namespace shardwise::tools

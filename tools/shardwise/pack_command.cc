@@ -234,19 +234,7 @@ void add_pack_command(CLI::App& program, Output& out) {
                    "files grouped by base name: a.jpg and a.json become one sample")
       ->type_name("DIR");
   source->require_option(1);
-  command->add_option("--max-samples", options->max_samples, "maximum samples per shard")
-      ->transform(kPositiveNumber)
-      ->type_name("N")
-      ->capture_default_str();
-  add_byte_size(*command, "--max-bytes", options->max_bytes, "maximum bytes per shard");
-  command->add_option("--prefix", options->prefix, "beginning of the shards' names")
-      ->check([](const std::string& prefix) {
-        return prefix.find('/') == std::string::npos ? ""
-                                                     : "must not contain a slash; name a folder "
-                                                       "with --output";
-      })
-      ->type_name("TEXT")
-      ->capture_default_str();
+  add_new_shard_options(*command, options->max_samples, options->max_bytes, options->prefix);
   CLI::Option* shuffle = command->add_flag("--shuffle", options->shuffle, "shuffle the samples");
   command->add_option("--seed", options->seed, "shuffle seed")
       ->transform(kWholeNumber)

@@ -74,6 +74,9 @@ FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
         options.cache_bytes.of(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
     plan.cancel = interrupt_token();
     has_window = detail::has_smaller_window(run.sampler->order());
+    if (const auto warning = shared_stream_warning(*run.sampler, shards.sizes_bytes.size())) {
+      say("warning", *warning);
+    }
     return plan_fetches(*run.sampler, shards, plan);
   } catch (const InvalidArgument& e) {
     throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);

@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100};
 constexpr std::chrono::seconds kLineInterval{10};
+/// The time left is not estimated from less.
+constexpr double kShortestSeconds = 1;
 constexpr std::size_t kSmallestBar = 10;
 constexpr std::size_t kLargestBar = 40;
 
@@ -39,7 +41,7 @@ std::string clock_text(double seconds) {
 
 std::string time_left(const ProgressState& state) {
   const double part = fraction(state);
-  if (part <= 0) return "-:-- left";
+  if (part <= 0 || state.seconds < kShortestSeconds) return "-:-- left";
   return clock_text(state.seconds * (1 - part) / part) + " left";
 }
 
@@ -83,9 +85,13 @@ void Progress::update(std::uint64_t done, std::uint64_t total,
                       const std::function<std::string()>& detail) {
   if (quiet_) return;
   const Clock::time_point now = Clock::now();
+  if (!first_update_) first_update_ = now;
   if (now < next_) return;
-  const ProgressState state{
-      .done = done, .total = total, .unit = unit_, .seconds = seconds(), .detail = detail()};
+  const ProgressState state{.done = done,
+                            .total = total,
+                            .unit = unit_,
+                            .seconds = std::chrono::duration<double>(now - *first_update_).count(),
+                            .detail = detail()};
   if (terminal_) {
     next_ = now + kBarInterval;
     drawn_ = true;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,7 +18,7 @@ struct ProgressState {
   std::uint64_t done = 0;
   std::uint64_t total = 0;
   Unit unit = Unit::kSamples;
-  double seconds = 0;  ///< since the start
+  double seconds = 0;  ///< since the first update
   std::string detail;  ///< e.g. "12 of 100 shards"; may be empty
 };
 
@@ -55,6 +56,8 @@ class Progress {
   const bool terminal_;
   const bool quiet_;
   const Clock::time_point start_ = Clock::now();
+  // The work may begin long after start_, e.g. when all shards have been looked up.
+  std::optional<Clock::time_point> first_update_;
   Clock::time_point next_ = start_;
   bool drawn_ = false;
 };

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -104,30 +103,20 @@ void add_repack_command(CLI::App& program, Output& out) {
   command
       ->add_option("--shuffle", options->how.shuffle,
                    "shuffle all samples by this seed (default: keep their order)")
-      ->check(kWholeNumber)
+      ->transform(kWholeNumber)
       ->type_name("SEED");
-  command->add_option("--max-samples", options->how.max_samples, "maximum samples per shard")
-      ->check(kPositiveNumber)
-      ->type_name("N")
-      ->capture_default_str();
-  add_byte_size(*command, "--max-bytes", options->how.max_bytes, "maximum bytes per shard");
-  command->add_option("--prefix", options->how.prefix, "beginning of the shards' names")
-      ->check([](const std::string& prefix) {
-        return prefix.find('/') == std::string::npos ? "" : "must not contain a slash";
-      })
-      ->type_name("TEXT")
-      ->capture_default_str();
-  command->add_option("--index", options->how.index, "new index (default: shards.idx in DIR)")
+  Repacking::Options& how = options->how;
+  add_new_shard_options(*command, how.max_samples, how.max_bytes, how.prefix);
+  command->add_option("--index", how.index, "new index (default: shards.idx in DIR)")
       ->type_name("FILE");
   command
-      ->add_option("--threads", options->how.threads,
+      ->add_option("--threads", how.threads,
                    "copying threads; 0 means only the calling thread (default: one per core)")
       ->check(kNumThreads)
       ->type_name("N");
-  command->add_flag("--force", options->how.restart,
+  command->add_flag("--force", how.restart,
                     "replace the shards of an earlier `shardwise repack`, but no other file");
-  command->add_flag("--dry-run", options->how.dry_run,
-                    "count samples and shards, and write nothing");
+  command->add_flag("--dry-run", how.dry_run, "count samples and shards, and write nothing");
   command->add_flag("--json", options->json, "print the report as one JSON object");
   add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);

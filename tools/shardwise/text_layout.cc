@@ -134,63 +134,56 @@ std::string cut_to_width(std::string_view text, std::size_t width, Cut cut) {
   return std::string(text.substr(0, bytes)) + std::string(kEllipsis);
 }
 
+namespace {
+/// Lines of words, separated by blanks.
+struct FoldedLines {
+  /// Adds a word, on a new line if it would be wider than `width` with the end of a folded line.
+  void add(std::string_view word, std::size_t width, std::string_view line_end,
+           std::size_t indent) {
+    const std::size_t taken = display_width(word);
+    if (!is_first_word && column + taken + line_end.size() > width) {
+      text += line_end;
+      text.append(indent, ' ');
+      column = indent;
+    } else if (!is_first_word) {
+      text += ' ';
+      ++column;
+    }
+    text += word;
+    column += taken;
+    is_first_word = false;
+  }
+
+  std::string text;
+  std::size_t column = 0;
+  bool is_first_word = true;
+};
+}  // namespace
+
 std::string folded(std::string_view text, std::size_t width, std::size_t indent) {
-  std::string lines;
-  std::size_t column = indent;
-  bool is_first_line = true;
+  FoldedLines lines{.text = {}, .column = indent};
   while (true) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    if (!is_first_line) {
-      lines += '\n';
-      if (end > 0) lines.append(indent, ' ');
-      column = indent;
-    }
-    bool is_first_word = true;
     for (const std::string_view word : words_of(text.substr(0, end))) {
-      const std::size_t taken = display_width(word);
-      if (!is_first_word && column + 1 + taken > width) {
-        lines += '\n';
-        lines.append(indent, ' ');
-        column = indent;
-        is_first_word = true;
-      }
-      if (!is_first_word) {
-        lines += ' ';
-        ++column;
-      }
-      lines += word;
-      column += taken;
-      is_first_word = false;
+      lines.add(word, width, "\n", indent);
     }
-    if (end == text.size()) return lines;
+    if (end == text.size()) return std::move(lines.text);
     text.remove_prefix(end + 1);
-    is_first_line = false;
+    lines.text += '\n';
+    if (!text.empty() && text.front() != '\n') lines.text.append(indent, ' ');
+    lines.column = indent;
+    lines.is_first_word = true;
   }
 }
 
 std::string folded_command(std::string_view command, std::size_t width) {
   if (display_width(command) <= width) return std::string(command);
   const std::size_t indent = std::min(command.find_first_not_of(' '), command.size());
-  std::string lines(indent, ' ');
-  std::size_t column = indent;
-  bool is_first_word = true;
+  FoldedLines lines{.text = std::string(indent, ' '), .column = indent};
   for (const std::string_view word : shell_words(command)) {
-    const std::size_t taken = display_width(word);
-    if (!is_first_word && column + 1 + taken + 2 > width) {
-      lines += " \\\n";
-      lines.append(indent + 4, ' ');
-      column = indent + 4;
-      is_first_word = true;
-    }
-    if (!is_first_word) {
-      lines += ' ';
-      ++column;
-    }
-    lines += word;
-    column += taken;
-    is_first_word = false;
+    lines.add(word, width, " \\\n", indent + 4);
   }
-  return lines;
+  return std::move(lines.text);
 }
 
 }  // namespace shardwise::tools

@@ -59,9 +59,10 @@ class SHARDWISE_EXPORT Dataset {
     /// size and time are compared with the index. If they differ, the Dataset throws StaleIndex.
     kRead,
     /// Read local shards like kRead. From remote shards, fetch only the requested samples: one
-    /// request per sample, or more if its fields are far apart. If the index has no hashes, the
-    /// first header of each shard is also fetched once. Use kRange for sparse views and single
-    /// samples. For whole epochs a cache is faster.
+    /// request per sample, or more if its fields are far apart. samples(), gather() and loaders
+    /// fetch many samples at a time: nearby ones with one request, and up to 16 requests at once.
+    /// If the index has no hashes, the first header of each shard is also fetched once. Use kRange
+    /// for sparse views and single samples. For whole epochs a cache is faster.
     kRange,
   };
 

@@ -127,14 +127,22 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
                                                                 const RankOptions::Range& node,
                                                                 std::uint64_t window = 0);
 
+/// Returns a warning for the user if each rank of `sampler` opens nearly as many shards as it reads
+/// samples, because many ranks share a stream: every rank then reads a few samples of every shard.
+/// Otherwise returns nothing. Small epochs, in which a rank opens less than 1,000 shards, and orders
+/// that read single samples anyway get no warning.
+/// @param num_shards  number of shards of the data.
+SHARDWISE_EXPORT std::optional<std::string> shared_stream_warning(const Sampler& sampler,
+                                                                  std::uint64_t num_shards);
+
 /// Simulates the shard caches of a run's nodes to predict their fetches in the order of `sampler`.
 /// It reads no files, so it also works for data sets that do not exist yet. Nodes that need the
 /// same shards at the same slots are simulated once.
 ///
 /// The prediction assumes that shards are fetched on demand in the order of slots, and that all
-/// ranks are in step. The counts are exact if one node has all ranks and the order has one stream.
-/// If a node has only a few samples of a window, the prediction may count shards that contain none
-/// of these samples. It never counts too few shards.
+/// ranks are in step. With one node and one stream, the counts are exact up to the first epoch with
+/// bypasses. If a node has only a few samples of a window, the prediction may count shards that
+/// contain none of these samples. It never counts too few shards.
 ///
 /// Cost: O(nodes * (chunks + uses)) per epoch, and simulation time for each use up to
 ///   max_simulated_uses.

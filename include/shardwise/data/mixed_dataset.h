@@ -44,10 +44,11 @@ class SHARDWISE_EXPORT MixedDataset {
 
   /// Returns the order kind Mixture of these parts with these weights. Each part is read in the
   /// order `kind`.
+  /// @param schedule  weights from later positions of the run on, see Mixture::schedule.
   /// Errors: InvalidArgument unless there is one weight for each part.
-  [[nodiscard]] Mixture mixture(
-      std::span<const double> weights,
-      const std::variant<Chunked, Sharded, Sequential>& kind = Chunked{}) const;
+  [[nodiscard]] Mixture mixture(std::span<const double> weights,
+                                const std::variant<Chunked, Sharded, Sequential>& kind = Chunked{},
+                                std::vector<Mixture::Change> schedule = {}) const;
 
   // These functions work as in Dataset, over all parts.
   [[nodiscard]] const Hash128& fingerprint() const noexcept { return fingerprint_; }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 #include "shardwise/index/index.h"
 #include "shardwise/index/side_table.h"
@@ -17,16 +18,21 @@ namespace shardwise {
 ///   of the same name. Mismatch if no row has the key of a sample. Unsupported for other files. An
 ///   error changes nothing.
 /// Files: the side tables are written to a temporary file, which then replaces `<index>.side`.
+/// Threads: safe concurrently, also with other processes; each table is attached.
 /// Cost: O(rows), with memory for about 100,000 rows, and one bit for each sample.
 SHARDWISE_EXPORT SideTable::Match attach_table(const std::string& index, const std::string& file,
                                                const SideTable::Options& options);
 
-/// Removes a side table from an index. Errors: NotFound; the text lists the side tables.
-SHARDWISE_EXPORT void detach_table(const std::string& index, const std::string& name);
+/// Removes a side table from an index.
+/// Errors: NotFound; the text lists the side tables.
+/// Threads: as for attach_table().
+SHARDWISE_EXPORT void detach_table(const std::string& index, const std::string& name,
+                                   const CancelToken& cancel = {});
 
 /// Counts how the rows of a side table match the samples of the index. The index may have changed
 /// since the table was attached.
 /// Errors: NotFound; CorruptIndex.
+/// Threads: safe concurrently.
 /// Cost: O(rows).
 SHARDWISE_EXPORT SideTable::Match match_side_table(const Index& index, const std::string& name,
                                                    const CancelToken& cancel = {});

@@ -39,6 +39,9 @@ struct BuildOptions {
   /// another time or validator, but its size, first 512 bytes and some headers are equal. A changed
   /// shard that passes these checks is not detected; see Index::Lookup.
   bool accept_times = false;
+  /// Read the whole existing index first, and scan all shards if any part of it is damaged. If
+  /// false, an update checks only what it copies, so damage of unchanged records may remain.
+  bool check_index = false;
   /// Index only shards [n * (number - 1) / count, n * number / count) of all n shards.
   std::optional<Part> part = {};
   /// Called after each shard, and from time to time within a large one. Reused shards count as

@@ -47,7 +47,8 @@ struct IndexCacheOptions {
   /// the URL is an error.
   bool offline = false;
   /// If the folder has a copy of an index at a URL with this Index::fingerprint(), use it without
-  /// asking the server. Otherwise the server is asked as usual, and may have another version.
+  /// asking the server; of two copies, the current version. Otherwise the server is asked as usual,
+  /// and may have another version.
   std::optional<Hash128> fingerprint = {};
   /// How indexes are built. `content` is part of an index's identity. `sources`, `part` and
   /// `drop_missing` are ignored.

@@ -361,6 +361,8 @@ class SHARDWISE_EXPORT Loader {
   /// Returns a warning for the user if the order uses more shards at one time than fit in the data
   /// set's cache. Otherwise returns nothing. Cost: O(chunks).
   [[nodiscard]] std::optional<std::string> cache_warning() const;
+  /// Returns shared_stream_warning() of the loader's order. Otherwise returns nothing.
+  [[nodiscard]] std::optional<std::string> stream_warning() const;
   /// Total time that next() has waited for batches.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
   /// Returns counts and times. Threads: any. Cost: locks a mutex.

@@ -85,7 +85,8 @@ struct Wids {
   friend bool operator==(const Wids&, const Wids&) = default;
 };
 
-/// Several data sets mixed by weight, each in its own exact epochs. docs/formats/order.md specifies
+/// Several data sets mixed by weight, each in its own exact epochs. The weights may change at
+/// positions of the run; each data set then continues where it was. docs/formats/order.md specifies
 /// it.
 struct Mixture {
   /// One data set of a mixture.
@@ -97,7 +98,19 @@ struct Mixture {
     friend bool operator==(const Part&, const Part&) = default;
   };
 
+  /// The weights from a position of the run on.
+  struct Change {
+    /// A position over all ranks and epochs: epoch * samples per epoch + position in the epoch. It
+    /// is above 0. It is rounded up to a multiple of 256.
+    std::uint64_t from = 0;
+    std::vector<double> weights;  ///< one for each part, as Part::weight
+
+    friend bool operator==(const Change&, const Change&) = default;
+  };
+
   std::vector<Part> parts;
+  /// Changes of the weights, ascending. The weights of `parts` apply before the first one.
+  std::vector<Change> schedule{};
 
   friend bool operator==(const Mixture&, const Mixture&) = default;
 };

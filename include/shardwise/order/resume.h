@@ -24,12 +24,14 @@ namespace shardwise {
 /// have done the same number of steps make the same token, so save the token of one rank. A token
 /// that is made at the end of an epoch is for the beginning of the next epoch.
 ///
-/// docs/formats/resume-token.md specifies the text (version 2; version 3 for batches by length),
-/// and what a resumed run compares.
+/// docs/formats/resume-token.md specifies the text (version 2; version 3 for batches by length;
+/// version 4 for mixtures whose weights change), and what a resumed run compares.
 struct SHARDWISE_EXPORT ResumeToken {
   static constexpr unsigned kVersion = 2;
   /// Version of tokens with `batches`.
   static constexpr unsigned kBatchesVersion = 3;
+  /// Version of tokens with an order that has a Mixture::schedule.
+  static constexpr unsigned kScheduleVersion = 4;
 
   /// Everything that determines the order of a run. A resumed run must have the same OrderSpec. The
   /// numbers of ranks and threads and the batch size are not part of it. Options without effect
@@ -66,6 +68,16 @@ struct SHARDWISE_EXPORT ResumeToken {
     friend bool operator==(const Batches&, const Batches&) = default;
   };
 
+  /// What a run has read of one data set. Samples that are left out count as read.
+  struct Progress {
+    std::uint64_t num_samples = 0;  ///< of the data set
+    std::uint64_t samples = 0;      ///< read so far, in all epochs
+    std::uint64_t passes = 0;       ///< whole passes: samples / num_samples
+    std::uint64_t remainder = 0;    ///< samples read of the next pass
+
+    friend bool operator==(const Progress&, const Progress&) = default;
+  };
+
   Hash128 fingerprint;  ///< of the data set
   OrderSpec spec;
   std::uint64_t epoch = 0;
@@ -82,6 +94,15 @@ struct SHARDWISE_EXPORT ResumeToken {
   /// Errors: VersionMismatch if another version of the library wrote it. InvalidArgument if it is
   ///   damaged or not a token.
   [[nodiscard]] static ResumeToken from_text(std::string_view text);
+
+  /// Returns what the run has read before `position`, by data set: one element for each part of a
+  /// mixture, and one for an order of one data set. Empty for resampled and wids, which have no
+  /// passes. In a mixture, passes are exact at multiples of 256 positions of the run; elsewhere, up
+  /// to 255 samples of a data set's next pass may have been read before the last of this pass. The
+  /// stages of `history` do not count.
+  /// Cost: O(log data sets) for each data set and each piece of a schedule.
+  /// Errors: InvalidArgument if the token's mixture is not valid.
+  [[nodiscard]] std::vector<Progress> progress() const;
 
   /// Throws unless this token can continue with the order `here` on the data set
   /// `fingerprint_here`.

@@ -42,7 +42,8 @@ struct Dealt;
 ///   O(n) for n samples left out.
 class SHARDWISE_EXPORT Sampler {
  public:
-  /// Whether a run may continue with other data or another order than those of its token.
+  /// Whether a run may continue with other data or another order than those of its token. With
+  /// kAllowAtEpochBorder, the weights of a mixture may also change within an epoch.
   enum class Changes : std::uint8_t { kRefuse, kAllowAtEpochBorder };
 
   /// The samples of one rank in one step. explain_step() returns these.
@@ -164,6 +165,11 @@ class SHARDWISE_EXPORT Sampler {
   /// Continues from `token`, with any number of ranks and batch size. Entries of this order's skip
   /// list that the token lacks apply from that point on.
   ///
+  /// A mixture keeps the weights that the token's run had up to the token's position, so spec() and
+  /// later tokens have them in the mixture's schedule. With kAllowAtEpochBorder, the weights of this
+  /// order may be others than the token's from that position on. They apply from the next multiple
+  /// of 256 positions of the run on, and each data set continues where it was.
+  ///
   /// With kAllowAtEpochBorder, a token at the beginning of an epoch may have other data or another
   /// order. The history of later tokens records the data and order of this token. If the data
   /// differs, the token's skip list is dropped, because its numbers may mean other samples. Another
@@ -197,10 +203,11 @@ class SHARDWISE_EXPORT Sampler {
 
   /// Begins at `point`. Constructors of final classes call it. If it throws, the sampler is
   /// unchanged.
-  void start(SkipList::Point point, const SkipList& skip);
+  /// @param changed  the order with other weights of its mixture, or nullptr.
+  void start(SkipList::Point point, const SkipList& skip, const Order* changed = nullptr);
   /// Prepares the rest of the epoch from `point` on, and calls set_walk(). start() calls it. If it
   /// throws, the sampler is unchanged.
-  virtual void prepare(SkipList::Point point, const SkipList& skip) = 0;
+  virtual void prepare(SkipList::Point point, const SkipList& skip, const Order* changed) = 0;
   /// Sets out[i] to this rank's sample first + i. REQUIRES: all indices are below size().
   virtual void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const = 0;
   [[nodiscard]] virtual std::uint64_t find_position(std::uint64_t index) const = 0;
@@ -252,9 +259,11 @@ class SHARDWISE_EXPORT Sampler {
   bool refill();
   void move_to(std::uint64_t index) noexcept;
   void check_index(std::uint64_t index) const;
+  void resume_at(const ResumeToken& token, Changes changes, std::uint64_t fixed);
   [[nodiscard]] ResumeToken token_at(std::uint64_t count) const;
 
   ResumeToken::OrderSpec spec_;
+  OrderKind own_kind_;  ///< from the order; that of spec_ may have earlier weights of a mixture
   Hash128 fingerprint_;
   RankOptions ranks_;
   std::uint64_t epoch_ = 0;
@@ -288,7 +297,7 @@ class SHARDWISE_EXPORT SlotSampler : public Sampler {
  private:
   friend struct SamplerAccess;
 
-  void prepare(SkipList::Point point, const SkipList& skip) override;
+  void prepare(SkipList::Point point, const SkipList& skip, const Order* changed) override;
   void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const override;
   [[nodiscard]] std::uint64_t find_position(std::uint64_t index) const override;
   [[nodiscard]] std::optional<std::uint64_t> position_after(std::uint64_t count) const override;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,6 +78,22 @@ class SHARDWISE_EXPORT Fetcher {
   /// Passes every byte of the range to `sink`, exactly once unless the sink is restarted, and
   /// returns after the last byte. A range that ends beyond the end of the file is a FetchError.
   virtual Stat fetch(const Request& request, Sink& sink) = 0;
+
+  /// One of the ranges that fetch_parts() fetches.
+  struct Part {
+    Request request;           ///< its range has an end
+    Sink* sink = nullptr;      ///< receives the bytes
+    bool is_complete = false;  ///< set by fetch_parts() if all bytes have arrived
+  };
+  /// Fetches ranges of one or several files, several at a time if the source can. Each range gets
+  /// one attempt. The caller repeats parts that are not complete with fetch(), which retries and
+  /// reports errors. The sink of such a part may have received its first bytes.
+  /// The default implementation calls fetch() for one part after another, until a call fails.
+  /// Errors: Cancelled; errors of the sinks.
+  virtual void fetch_parts(std::span<Part> parts);
+  /// Returns how many bytes the source sends in the time that another request takes. Two ranges
+  /// with a smaller gap are fetched faster as one. 0 means unknown; this is the default.
+  virtual std::uint64_t max_gap_bytes();
   /// Returns the URLs of all files that start with `request.url`, sorted bytewise. Only `url` and
   /// `cancel` of the request are used.
   /// Errors: those of fetch(). Unsupported if the scheme cannot list. The default implementation
@@ -250,6 +267,9 @@ class SHARDWISE_EXPORT Fetchers {
   /// place.
   [[nodiscard]] Fetcher::Stat stat(const Fetcher::Request& request) const;
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const;
+  /// Parts without a fetcher, or with a malformed URL, are left incomplete.
+  void fetch_parts(std::span<Fetcher::Part> parts) const;
+  [[nodiscard]] std::uint64_t max_gap_bytes(const std::string& url) const;
   [[nodiscard]] std::vector<std::string> list(const Fetcher::Request& request) const;
 
  private:

@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from conftest import needs
 from peer_runs import make_index, prove_exact, torchrun
 
-pytest.importorskip("accelerate", reason="Accelerate is not installed")
+needs("accelerate")
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def test_a_prepared_loader_is_an_error(train: Path, tmp_path: Path) -> None:
 
 
 def test_epochs_are_exact_also_one_that_goes_on_in_its_middle(train: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    needs("torchdata.stateful_dataloader")
     first, as_many, more = tmp_path / "first", tmp_path / "as-many", tmp_path / "more"
     options = {"index": train, "loader": "stateful", "batch_size": 10}
     assert train_on(2, out=first, stop_after=[1, 37], **options) == ""

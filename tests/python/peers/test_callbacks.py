@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shards
+from conftest import needs, write_shards
 
 import shardwise
 from shardwise import Loader, Order, columns, errors
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def loader(tmp_path: Path) -> Loader:
 
 
 def fitted(tmp_path: Path, loader: Loader, module: Any, *callbacks: Any, **options: Any) -> None:
-    lightning = pytest.importorskip("lightning.pytorch")
+    lightning = needs("lightning.pytorch")
     lightning.Trainer(
         default_root_dir=tmp_path,
         accelerator="cpu",
@@ -46,7 +46,7 @@ def fitted(tmp_path: Path, loader: Loader, module: Any, *callbacks: Any, **optio
 
 
 def module_of(step: Any) -> Any:
-    lightning = pytest.importorskip("lightning.pytorch")
+    lightning = needs("lightning.pytorch")
 
     class Module(lightning.LightningModule):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
@@ -71,7 +71,7 @@ def module_of(step: Any) -> Any:
 def test_lightning_stops_with_a_checkpoint(
     tmp_path: Path, loader: Loader, number: signal.Signals
 ) -> None:
-    pytest.importorskip("lightning.pytorch")
+    needs("lightning.pytorch")
     from shardwise.torch.lightning import StopCallback
 
     def step(batch: int) -> None:
@@ -90,7 +90,7 @@ def test_lightning_stops_with_a_checkpoint(
 def test_lightning_averages_over_the_samples_of_a_step(
     tmp_path: Path, loader: Loader, accumulated: int
 ) -> None:
-    pytest.importorskip("lightning.pytorch")
+    needs("lightning.pytorch")
     from shardwise.torch.lightning import MeanOverSamples
 
     module = module_of(lambda number: None)
@@ -110,7 +110,7 @@ def test_lightning_averages_over_the_samples_of_a_step(
 
 @pytest.mark.parametrize("kind", ["tensor", "pair", "list", "dict", "dict in a pair", "samples"])
 def test_the_rows_of_any_batch_are_counted(kind: str) -> None:
-    pytest.importorskip("lightning.pytorch")
+    needs("lightning.pytorch")
     from shardwise.torch.lightning import _num_rows
 
     rows = torch.zeros(7, 3)
@@ -131,7 +131,7 @@ def test_the_rows_of_any_batch_are_counted(kind: str) -> None:
 def test_the_trainer_of_transformers_stops_with_a_checkpoint(
     tmp_path: Path, loader: Loader
 ) -> None:
-    transformers = pytest.importorskip("transformers")
+    transformers = needs("transformers")
     from shardwise.torch.transformers import StopCallback
 
     guard = shardwise.StopGuard()

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs
 from peer_runs import NUM_SAMPLES, make_index, torchrun
 
 import shardwise
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 
 @pytest.fixture(scope="module")

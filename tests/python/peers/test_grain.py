@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shard
+from conftest import needs, write_shard
 
 import shardwise
 from shardwise import Order, Sampler
 from shardwise.errors import InvalidArgument, Mismatch, OutOfRange
 
-grain = pytest.importorskip("grain")
+grain = needs("grain")
 
 from shardwise.grain import OrderedIterDataset, OrderedMapDataset, Source  # noqa: E402
 

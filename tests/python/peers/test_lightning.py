@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs
 from peer_runs import make_index, prove_exact, run
 
-pytest.importorskip("lightning", reason="Lightning is not installed")
+needs("lightning")
 
 _OWN_RANKS = {"use_distributed_sampler": False}
 
@@ -35,7 +36,7 @@ def test_a_replaced_sampler_of_a_batch_sampler_is_an_error(train: Path, tmp_path
 
 
 def test_it_goes_on_in_the_middle_of_an_epoch(train: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    needs("torchdata.stateful_dataloader")
     first, as_many, more = tmp_path / "first", tmp_path / "as-many", tmp_path / "more"
     options = {"index": train, "loader": "stateful", "batch_size": 10, "trainer": _OWN_RANKS}
     assert fit(out=first, stop_after=[1, 37], **options) == ""
@@ -53,7 +54,7 @@ def test_it_goes_on_in_the_middle_of_an_epoch(train: Path, tmp_path: Path) -> No
 def test_another_number_of_ranks_ends_its_first_epoch_in_a_run_of_its_own(
     train: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
+    needs("torchdata.stateful_dataloader")
     first, rest, last = tmp_path / "first", tmp_path / "rest", tmp_path / "last"
     options = {"index": train, "batch_size": 10, "trainer": _OWN_RANKS}
     assert fit(out=first, loader="stateful", stop_after=[0, 37], **options) == ""

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileServer, RangeHandler, in_threads, write_shard, write_shards
+from conftest import FileServer, RangeHandler, in_threads, needs, write_shard, write_shards
 from peer_runs import NUM_SAMPLES
 from ray_runs import SHUFFLED, numbers_of
 
 import shardwise
 from shardwise import Order, Sampler, errors
 
-pytest.importorskip("ray.data", reason="Ray Data is not installed")
+needs("ray.data")
 
 import numpy as np
 import pyarrow as pa
@@ -255,8 +255,8 @@ def test_rows_of_a_split_come_once_also_if_a_map_makes_them_larger(train: Path) 
 
 
 def test_a_checkpoint_of_ray_knows_rows_by_their_index(train: Path, tmp_path: Path) -> None:
-    checkpoint = pytest.importorskip("ray.data.checkpoint", reason="this Ray has no checkpoints")
-    parquet = pytest.importorskip("pyarrow.parquet")
+    checkpoint = needs("ray.data.checkpoint")
+    parquet = needs("pyarrow.parquet")
     broken, seen = tmp_path / "broken", tmp_path / "seen"
 
     def fail_once(batch: Any) -> Any:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shard
+from conftest import needs, write_shard
 from ray_runs import SHUFFLED
 
 import shardwise
 from shardwise import Order, Sampler
 
-pytest.importorskip("ray.data", reason="Ray Data is not installed")
+needs("ray.data")
 
 import ray
 from ray.data.expressions import col

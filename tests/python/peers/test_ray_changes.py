@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileServer, write_shard
+from conftest import FileServer, needs, write_shard
 from ray_runs import SHUFFLED
 
 import shardwise
 from shardwise import errors
 
-pytest.importorskip("ray.data", reason="Ray Data is not installed")
+needs("ray.data")
 
 import ray
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileHandler, FileServer, in_threads, write_shards
+from conftest import FileHandler, FileServer, in_threads, needs, write_shards
 from peer_runs import make_index
 from ray_runs import (
     SHUFFLED,
@@ -28,7 +28,7 @@ from ray_runs import (
 import shardwise
 from shardwise import Sampler, errors
 
-pytest.importorskip("ray.data", reason="Ray Data is not installed")
+needs("ray.data")
 
 import ray
 from ray.cluster_utils import Cluster
@@ -92,8 +92,8 @@ def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
 
 
 def test_on_two_nodes_consumers_and_ranks_get_what_the_sampler_says(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
-    pytest.importorskip("ray.train", reason="Ray Train is not installed")
+    needs("torch")
+    needs("ray.train")
     train, new = make_index(tmp_path), tmp_path / "new"
 
     def note(batch: Any) -> Any:
@@ -131,10 +131,10 @@ def test_on_two_nodes_consumers_and_ranks_get_what_the_sampler_says(tmp_path: Pa
 
 
 def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
-    train_of_ray = pytest.importorskip("ray.train", reason="Ray Train is not installed")
+    needs("torch")
+    train_of_ray = needs("ray.train")
     if "Tuple" not in str(train_of_ray.ScalingConfig.__dataclass_fields__["num_workers"].type):
-        pytest.skip("this Ray starts a run again with the same number of workers only")
+        pytest.skip("needs a Ray that changes the number of workers; skipped because this one does not")
     train = make_index(tmp_path)
     first = HEAD | {"num_cpus": 3, "resources": {"trainer": 2}}
     with two_nodes(tmp_path, first, {"num_cpus": 1, "resources": {"trainer": 1}}):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs
 from peer_runs import NUM_SAMPLES
 from ray_runs import (
     SHUFFLED,
@@ -21,8 +22,8 @@ from ray_runs import (
 import shardwise
 from shardwise import Sampler, errors
 
-pytest.importorskip("ray.train", reason="Ray Train is not installed")
-pytest.importorskip("torch", reason="torch is not installed")
+needs("ray.train")
+needs("torch")
 
 import ray
 

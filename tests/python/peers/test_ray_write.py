@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileHandler, FileServer, write_shard, write_shards
+from conftest import FileHandler, FileServer, needs, write_shard, write_shards
 from peer_runs import NUM_SAMPLES
 from ray_runs import SHUFFLED, numbers_of
 
 import shardwise
 from shardwise import Sampler, errors
 
-pytest.importorskip("ray.data", reason="Ray Data is not installed")
+needs("ray.data")
 
 import pyarrow as pa
 import ray
@@ -332,7 +332,7 @@ def test_marks_of_patterns_in_names_are_themselves(train: Path, tmp_path: Path) 
 
 
 def test_nulls_of_pandas_are_nulls(tmp_path: Path) -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = needs("pandas")
     columns = {"cls": [0, 1, 2, 3], "txt": ["a", None, "c", None], "count": [1, 2, None, None]}
     frame = pandas.DataFrame({"__key__": list("abcd")} | columns)
     sr.write(ray.data.from_pandas(frame), tmp_path / "new", index=tmp_path / "new.idx")

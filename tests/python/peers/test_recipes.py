@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from conftest import needs
 from peer_runs import launch
 
 import shardwise
 
-pytest.importorskip("torch", reason="needs torch, which is not installed")
-Image = pytest.importorskip("PIL.Image", reason="needs Pillow, which is not installed")
+needs("torch")
+Image = needs("PIL.Image")
 
 NUM_SAMPLES = 211
 """Samples in the shards. Not divisible by any number of ranks or batch size of these tests."""
@@ -115,7 +116,7 @@ def counts_of(*prefixes: Path) -> dict[int, Counter[int]]:
 def test_a_recipe_continues_where_it_was_stopped(name: str, data: Path, tmp_path: Path) -> None:
     recipe = RECIPES[name]
     if importlib.util.find_spec(recipe.needs) is None:
-        pytest.skip(f"needs {recipe.needs}, which is not installed")
+        pytest.skip(f"needs {recipe.needs}; skipped because it is not installed")
     arguments = [*recipe.arguments.split(), "--out", tmp_path / "run"]
     first, rest = tmp_path / "first", tmp_path / "rest"
     run(name, 2, data, first, *arguments, "--stop-after", recipe.stop_after)

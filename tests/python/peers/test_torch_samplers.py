@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shard
+from conftest import needs, write_shard
 from peer_runs import make_index
 
 import shardwise
 from shardwise.errors import BadField, Distributed, InvalidArgument, Mismatch, OutOfRange
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
+torch = needs("torch")
 
 from torch.utils.data import DataLoader  # noqa: E402
 
@@ -377,7 +377,7 @@ def test_a_state_that_would_make_torchs_batches_uneven_is_an_error(
         loader = stateful.StatefulDataLoader(Numbers(train), batch_size=size, sampler=sampler)
         return loader, sampler
 
-    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    stateful = needs("torchdata.stateful_dataloader")
     loader, _ = batches(6)
     it = iter(loader)
     next(it)
@@ -549,7 +549,7 @@ def test_batches_out_of_order_are_refused(
 ) -> None:
     make: Any = DataLoader
     if kind != "DataLoader":
-        make = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+        make = needs("torchdata.stateful_dataloader").StatefulDataLoader
     sampler = st.SequentialSampler(train)
     given: dict[str, Any] = {"batch_size": 64, "sampler": sampler}
     if batched:
@@ -648,9 +648,7 @@ def test_fields_that_are_missing_are_none(tmp_path: Path) -> None:
 def test_a_stateful_data_loader_goes_on_exactly(
     train: shardwise.Dataset, workers: int, kind: str
 ) -> None:
-    stateful = pytest.importorskip(
-        "torchdata.stateful_dataloader", reason="torchdata is not installed"
-    )
+    stateful = needs("torchdata.stateful_dataloader")
 
     def make() -> tuple[st.DistributedSampler, Any]:
         sampler = st.DistributedChunkedSampler(train, seed=9, rank=1, world_size=2)
@@ -677,9 +675,7 @@ def test_a_stateful_data_loader_goes_on_exactly(
 def test_accelerate_may_deal_out_one_ranks_batches_only_without_repeating(
     train: shardwise.Dataset,
 ) -> None:
-    data_loader = pytest.importorskip(
-        "accelerate.data_loader", reason="Accelerate is not installed"
-    )
+    data_loader = needs("accelerate.data_loader")
 
     def dealt(sampler: st.DistributedSampler, ours: bool, even: bool) -> list[list[int]]:
         make = st.BatchSampler if ours else torch.utils.data.BatchSampler

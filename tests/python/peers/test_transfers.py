@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shards
+from conftest import needs, write_shards
 
 import shardwise
 from shardwise import columns
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def require_moved(moved: Any, device: str) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_lightning_moves_a_batch(batch: shardwise.Batch, device: str) -> None:
-    lightning = pytest.importorskip("lightning")
-    apply_func = pytest.importorskip("lightning.fabric.utilities.apply_func")
+    lightning = needs("lightning")
+    apply_func = needs("lightning.fabric.utilities.apply_func")
     moved = apply_func.move_data_to_device(batch, torch.device(device))
     require_moved(moved, device)
     require_moved(apply_func.move_data_to_device(moved, torch.device(device)), device)
@@ -52,7 +52,7 @@ def test_lightning_moves_a_batch(batch: shardwise.Batch, device: str) -> None:
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 @pytest.mark.parametrize("non_blocking", [False, True])
 def test_accelerate_moves_a_batch(batch: shardwise.Batch, device: str, non_blocking: bool) -> None:
-    operations = pytest.importorskip("accelerate.utils.operations")
+    operations = needs("accelerate.utils.operations")
     moved = operations.send_to_device(batch, torch.device(device), non_blocking=non_blocking)
     require_moved(moved, device)
     require_moved(operations.send_to_device(moved, torch.device(device)), device)
@@ -62,7 +62,7 @@ def test_accelerate_moves_a_batch(batch: shardwise.Batch, device: str, non_block
 @pytest.mark.filterwarnings("ignore:Trying to infer the `batch_size`")
 @pytest.mark.parametrize("names", [["cls", "bin"], ["bin", "cls"]])
 def test_lightning_finds_the_size_of_a_batch(batch: shardwise.Batch, names: list[str]) -> None:
-    data = pytest.importorskip("lightning.pytorch.utilities.data")
+    data = needs("lightning.pytorch.utilities.data")
     moved = batch.to("cpu")
     ordered = {name: moved[name] for name in names}
     assert data.extract_batch_size(ordered) == data.extract_batch_size(moved) == 10

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs
 from peer_runs import make_index, prove_exact, run, torchrun
 
-pytest.importorskip("transformers", reason="transformers is not installed")
+needs("transformers")
 
 
 @pytest.fixture(scope="module")

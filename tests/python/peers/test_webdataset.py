@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import JPEG, python_path, write_shard
+from conftest import JPEG, needs, python_path, write_shard
 
 import shardwise
 import shardwise.webdataset
 
-pytest.importorskip("torch")
-pytest.importorskip("numpy")
-pytest.importorskip("PIL")
+needs("torch")
+needs("numpy")
+needs("PIL")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -379,7 +379,7 @@ def test_lightning_checkpoints_a_loader_with_a_state_or_without(
     url: str, tmp_path: Path, kind: str
 ) -> None:
     is_exact = kind == "exact"
-    lightning = pytest.importorskip("lightning")
+    lightning = needs("lightning")
     import torch
 
     class Model(lightning.LightningModule):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import plain_samples, write_shard
+from conftest import needs, plain_samples, write_shard
 from webdataset_support import NUM_SAMPLES, numbers, own_folders, rank_of, url  # noqa: F401
 
 import shardwise
@@ -20,7 +20,7 @@ import shardwise.webdataset as wds
 from shardwise.errors import InvalidArgument, Mismatch, Unsupported
 from shardwise.webdataset.base import pytorch_worker_info
 
-pytest.importorskip("torch")
+needs("torch")
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
@@ -348,7 +348,7 @@ def test_states_that_would_not_be_exact_are_refused(url: str) -> None:
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_a_stateful_dataloader_goes_on_in_later_passes(url: str, workers: int) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    stateful = needs("torchdata.stateful_dataloader").StatefulDataLoader
 
     def made() -> Any:
         return stateful(pipeline(url, 10), batch_size=None, num_workers=workers)
@@ -368,7 +368,7 @@ def test_a_stateful_dataloader_goes_on_in_later_passes(url: str, workers: int) -
 def test_a_stateful_dataloader_goes_on_in_passes_of_several_epochs(
     url: str, length: str, stays: bool
 ) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    stateful = needs("torchdata.stateful_dataloader").StatefulDataLoader
 
     def made() -> Any:
         dataset = pipeline(url, 100)

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shards
+from conftest import needs, write_shards
 from webdataset_support import own_folders  # noqa: F401
 
 import shardwise.webdataset as wds
 
-torch = pytest.importorskip("torch")
+torch = needs("torch")
 import numpy  # noqa: E402
 
 from shardwise.webdataset import shared_buffers  # noqa: E402

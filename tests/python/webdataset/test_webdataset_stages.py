@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import JPEG, FileServer, RangeHandler, write_shard
+from conftest import JPEG, FileServer, RangeHandler, needs, write_shard
 from webdataset_support import NUM_SAMPLES, own_folders, rank_of, url  # noqa: F401
 
 import shardwise
@@ -294,7 +294,7 @@ def test_the_buffer_of_a_shuffle_grows_to_its_size(initial: int) -> None:
 
 
 def test_batches_are_collated_and_taken_apart() -> None:
-    numpy = pytest.importorskip("numpy")
+    numpy = needs("numpy")
     pairs = [(numpy.full((2,), i), i, str(i)) for i in range(5)]
     first, last = wds.batched(3)(pairs)
     assert (first[0].shape, first[1].tolist(), first[2]) == ((3, 2), [0, 1, 2], ["0", "1", "2"])
@@ -362,7 +362,7 @@ def test_files_are_selected_by_name(url: str) -> None:
 
 
 def test_fields_are_decoded_by_their_names() -> None:
-    numpy = pytest.importorskip("numpy")
+    numpy = needs("numpy")
     array = numpy.arange(6).reshape(2, 3)
     npy, npz = io.BytesIO(), io.BytesIO()
     numpy.save(npy, array)
@@ -397,10 +397,10 @@ IMAGES = ["pil", "pill", "pilrgb", "pilrgba", "l", "l8", "rgb", "rgb8", "rgba", 
 
 @pytest.mark.parametrize("spec", IMAGES + [f"torch{mode}" for mode in ("", *IMAGES[4:])])
 def test_images_are_what_their_text_says(spec: str) -> None:
-    pytest.importorskip("PIL")
-    numpy = pytest.importorskip("numpy")
+    needs("PIL")
+    numpy = needs("numpy")
     if spec.startswith("torch"):
-        pytest.importorskip("torch")
+        needs("torch")
     image = wds.Decoder([spec])({"jpg": JPEG})["jpg"]
     mode = spec.removeprefix("torch").removeprefix("pil").removesuffix("8") or "rgb"
     if spec.startswith("pil"):
@@ -417,8 +417,8 @@ def test_images_are_what_their_text_says(spec: str) -> None:
 
 def jpegs() -> Iterator[bytes]:
     """JPEGs of odd sizes: each mode, with and without progression, each subsampling."""
-    numpy = pytest.importorskip("numpy")
-    image = pytest.importorskip("PIL.Image")
+    numpy = needs("numpy")
+    image = needs("PIL.Image")
     rng = numpy.random.default_rng(5)
     for size in [(1, 1), (7, 9), (16, 8), (33, 17), (65, 130)]:
         noise = image.fromarray(rng.integers(0, 256, (*size, 3), dtype=numpy.uint8))
@@ -431,8 +431,8 @@ def jpegs() -> Iterator[bytes]:
 
 
 def test_pixels_of_jpegs_equal_those_of_pillow() -> None:
-    numpy = pytest.importorskip("numpy")
-    image = pytest.importorskip("PIL.Image")
+    numpy = needs("numpy")
+    image = needs("PIL.Image")
     for jpeg in jpegs():
         expected = numpy.asarray(image.open(io.BytesIO(jpeg)).convert("RGB"))
         numpy.testing.assert_array_equal(shardwise.decode_image(jpeg), expected)
@@ -440,7 +440,7 @@ def test_pixels_of_jpegs_equal_those_of_pillow() -> None:
 
 
 def test_a_damaged_jpeg_is_an_error_of_pillow() -> None:
-    pytest.importorskip("PIL")
+    needs("PIL")
     for damaged in (JPEG[: len(JPEG) // 2], b"\xff\xd8 and no more"):
         with pytest.raises(BadField):
             shardwise.decode_image(damaged)
@@ -450,8 +450,8 @@ def test_a_damaged_jpeg_is_an_error_of_pillow() -> None:
 
 
 def test_images_decode_alone() -> None:
-    numpy = pytest.importorskip("numpy")
-    image = pytest.importorskip("PIL.Image")
+    numpy = needs("numpy")
+    image = needs("PIL.Image")
     turned = image.new("RGB", (4, 2), "red")
     exif = image.Exif()
     exif[0x0112] = 6

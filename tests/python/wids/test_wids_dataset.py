@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileServer, in_threads
+from conftest import FileServer, in_threads, needs
 import shardwise
 from shardwise.errors import InvalidArgument, Mismatch, NotFound, OutOfRange, VersionMismatch
 from shardwise.wids import ShardListDataset, ShardListDatasetMulti
@@ -78,7 +78,7 @@ def test_samples_are_numbered_through_all_shards(shards: list[Any]) -> None:
 
 
 def test_lengths_add_up_as_an_array(shards: list[Any]) -> None:
-    numpy = pytest.importorskip("numpy")
+    numpy = needs("numpy")
     dataset = raw(shards)
     assert dataset.cum_lengths.tolist() == [7, 12, 21]
     assert number_of(dataset[numpy.int64(12)]) == 12
@@ -423,7 +423,7 @@ def test_several_descriptors_are_one_dataset(tmp_path: Path) -> None:
 
 
 def test_datasets_add_up_as_those_of_torch(shards: list[Any]) -> None:
-    torch_data = pytest.importorskip("torch.utils.data")
+    torch_data = needs("torch.utils.data")
     both = raw(shards) + raw(shards[:1])
     assert isinstance(both, torch_data.ConcatDataset)
     assert len(both) == 28 and number_of(both[27]) == 6

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs
 from shardwise.errors import BadField, InvalidArgument, Unsupported
 from shardwise.wids import ShardListDataset, decode_all_gz, decode_basic, default_decoder
 from shardwise.wids.decode import decode_images_to_numpy, decode_images_to_pil, decompressed
@@ -46,7 +47,7 @@ def test_a_field_that_is_not_what_its_name_says_is_named() -> None:
 
 
 def test_errors_of_decoders_are_of_one_kind_and_name_the_field() -> None:
-    pytest.importorskip("PIL")
+    needs("PIL")
     for name, data in ((".npy", b""), (".npy", b"\x93NUMPY"), (".png", b"no image"), (".jpg", b"")):
         for decode in (decode_images_to_pil, decode_images_to_numpy, decode_basic):
             if (decode is decode_basic) != (name == ".npy"):
@@ -57,7 +58,7 @@ def test_errors_of_decoders_are_of_one_kind_and_name_the_field() -> None:
 
 
 def test_arrays_are_decoded_without_pickles() -> None:
-    numpy = pytest.importorskip("numpy")
+    numpy = needs("numpy")
     file = io.BytesIO()
     numpy.save(file, numpy.arange(6).reshape(2, 3))
     assert basic(npy=file.getvalue())[".npy"].tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -70,7 +71,7 @@ def test_arrays_are_decoded_without_pickles() -> None:
 
 
 def test_msgpack_is_decoded() -> None:
-    msgpack = pytest.importorskip("msgpack")
+    msgpack = needs("msgpack")
     assert basic(mp=msgpack.packb({"a": "b"}))[".mp"] == {"a": "b"}
 
 
@@ -86,7 +87,7 @@ def test_pickles_are_refused_unless_allowed(ending: str, tmp_path: Path) -> None
 
 
 def test_tensors_are_decoded_if_allowed() -> None:
-    torch = pytest.importorskip("torch")
+    torch = needs("torch")
     file = io.BytesIO()
     torch.save(torch.arange(3), file)
     decoded = decode_basic({".pt": file.getvalue()}, allow_pickle=True)
@@ -125,7 +126,7 @@ def test_gz_has_a_limit_and_damage_is_seen() -> None:
 
 
 def test_images_are_those_of_pillow_or_arrays(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image")
+    image = needs("PIL.Image")
     file = io.BytesIO()
     image.new("RGB", (4, 3), (255, 0, 0)).save(file, "png")
     members = [("a.PNG", file.getvalue()), ("a.webp", b"left"), ("a.cls", b"3")]

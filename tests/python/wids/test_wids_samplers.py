@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs
 import shardwise
 from shardwise.errors import Mismatch
 from shardwise.wids import (
@@ -277,7 +278,7 @@ def test_a_state_of_other_samples_is_refused() -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stateful_data_loader_continues_a_later_epoch(kind: str, workers: int) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    stateful = needs("torchdata.stateful_dataloader").StatefulDataLoader
 
     def made() -> Any:
         sampler = KINDS[kind]()
@@ -299,7 +300,7 @@ def test_a_stateful_data_loader_continues_a_later_epoch(kind: str, workers: int)
 
 
 def test_torch_knows_the_sampler_of_a_rank_as_one() -> None:
-    torch_data = pytest.importorskip("torch.utils.data")
+    torch_data = needs("torch.utils.data")
     sampler = DistributedChunkedSampler(range(20), num_replicas=2, rank=1, chunksize=4)
     assert isinstance(sampler, torch_data.DistributedSampler)
     assert isinstance(sampler, ChunkedSampler)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import needs
 import shardwise.wids as wids
 from wids_support import own_folders, shards, write_descriptor, write_tar  # noqa: F401
 
@@ -86,7 +87,7 @@ def test_attributes_are_looked_at(shards: list[Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_data_loader_of_torch(shards: list[Any], num_workers: int, start: str) -> None:
     """DataLoader with a sampler and workers, and ConcatDataset with ChunkedSampler."""
-    torch_data = pytest.importorskip("torch.utils.data")
+    torch_data = needs("torch.utils.data")
     dataset: Any = wids.ShardListDataset(shards, transformations=[label])
     both = torch_data.ConcatDataset([dataset, dataset])
     sampler = wids.ChunkedSampler(both, chunksize=5, shuffle=True)

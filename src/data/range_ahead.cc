@@ -1,0 +1,99 @@
+#include "data/range_ahead.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error_types.h"
+#include "data/dataset_access.h"
+#include "data/dataset_impl.h"
+#include "data/sample_access.h"
+#include "shardwise/base/error.h"
+
+namespace shardwise::detail {
+
+std::optional<Sample> RangeAhead::take(std::span<const std::uint64_t> coming) {
+  const std::uint64_t number = data_.number_in_index(coming.front());
+  if (!arrived_.contains(number)) {
+    auto& impl = DatasetAccess::impl(data_);
+    if (coming.size() == 1 || !impl.is_ranged(data_.index().shard_of(number))) return std::nullopt;
+    // The caller reads a sample that did not arrive, and waits until that works. Then the next
+    // fetch may work for other missing samples.
+    if (requested_.contains(number)) {
+      requested_.clear();
+      return std::nullopt;
+    }
+    fetch(coming);
+  }
+  const auto found = arrived_.find(number);
+  if (found == arrived_.end()) {
+    requested_.clear();
+    return std::nullopt;
+  }
+  std::optional<Sample> sample(found->second);
+  SampleAccess::set_index(*sample, coming.front());
+  return sample;
+}
+
+std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming) {
+  auto& impl = DatasetAccess::impl(data_);
+  const Index& index = data_.index();
+  struct Shard {
+    bool is_ranged = false;
+    bool has_failed = false;  // opening the shard throws the error
+  };
+  std::unordered_map<std::uint64_t, Shard> shards;
+  std::vector<std::uint64_t> numbers, ranged;
+  requested_.clear();
+  for (const std::uint64_t sample : coming.first(std::min(coming.size(), kMaxSamples))) {
+    if (sample >= data_.size()) continue;
+    const std::uint64_t number = data_.number_in_index(sample);
+    const std::uint64_t shard = index.shard_of(number);
+    const auto [place, is_new] = shards.try_emplace(shard);
+    if (is_new && (place->second.is_ranged = impl.is_ranged(shard))) ranged.push_back(shard);
+    if (place->second.is_ranged && requested_.insert(number).second) numbers.push_back(number);
+  }
+  std::erase_if(arrived_, [&](const auto& entry) { return !requested_.contains(entry.first); });
+  impl.ranges.check_first_blocks(ranged);
+  std::vector<RangedSample> samples;
+  samples.reserve(numbers.size());
+  std::uint64_t bytes = 0;
+  bool is_full = false;
+  for (const std::uint64_t number : numbers) {
+    Shard& shard = shards[index.shard_of(number)];
+    if (const auto old = arrived_.find(number); old != arrived_.end()) {
+      for (const MemberRecord& member : SampleAccess::members_of(old->second)) {
+        bytes += member.size_bytes;
+      }
+      continue;
+    }
+    if (shard.has_failed || is_full) {
+      requested_.erase(number);
+      continue;
+    }
+    try {
+      auto opened = impl.pool.get(index.shard_of(number));
+      if (opened->data != nullptr) continue;  // it is in the cache by now
+      samples.push_back(RangeReader::prepare(SampleAccess::make(std::move(opened), number)));
+      bytes += samples.back().memory.size_bytes;
+    } catch (const Cancelled&) {
+      throw;
+    } catch (const Error&) {  // the caller gets the error when it reads the sample
+      shard.has_failed = true;
+    }
+    is_full = bytes >= kMaxBytes;
+  }
+  return samples;
+}
+
+void RangeAhead::fetch(std::span<const std::uint64_t> coming) {
+  std::vector<RangedSample> samples = plan(coming);
+  DatasetAccess::impl(data_).ranges.read_many(samples);
+  for (RangedSample& ranged : samples) {
+    if (!ranged.is_here) continue;
+    const std::uint64_t number = ranged.sample.number_in_index();
+    SampleAccess::set_bytes(ranged.sample, std::move(ranged.memory.bytes));
+    arrived_.insert_or_assign(number, std::move(ranged.sample));
+  }
+}
+
+}  // namespace shardwise::detail
