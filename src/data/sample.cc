@@ -289,19 +289,29 @@ const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
 
 std::optional<detail::MetadataValue> detail::SampleAccess::metadata(const Sample& sample,
                                                                     std::string_view column) {
+  bool lacks_match = false;
+  auto value = find_metadata(sample, column, lacks_match);
+  // The dataset of the missing sample may have the column.
+  if (!value && lacks_match) value.emplace();
+  return value;
+}
+
+/// @param lacks_match  is set to true if the sample of a joined dataset is missing.
+std::optional<detail::MetadataValue> detail::SampleAccess::find_metadata(const Sample& sample,
+                                                                         std::string_view column,
+                                                                         bool& lacks_match) {
   const Index* const index = index_of(sample);
   const auto found = index ? find_metadata_column(*index, column) : std::nullopt;
   if (found && found->table != nullptr) return found->table->value_of(sample.key(), found->place);
   if (found) return sample.shard_->segment.value(found->place, sample.local_);
-  std::optional<MetadataValue> null;
   for (const auto* other = sample.joined_; other != nullptr; other = other->next.get()) {
     if (other->sample.shard_ == nullptr) {
-      null.emplace();  // another sample of this dataset may have the column
-    } else if (auto value = metadata(other->sample, column)) {
+      lacks_match = true;
+    } else if (auto value = find_metadata(other->sample, column, lacks_match)) {
       return value;
     }
   }
-  return null;
+  return std::nullopt;
 }
 
 void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t place) {
