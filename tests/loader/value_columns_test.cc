@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "base/json.h"
@@ -262,6 +263,8 @@ TEST(ValueColumnsTest, APathThatIsMalformedOrOfAnotherColumnIsRefused) {
   for (const char* field : {"json:$.", "json:$a", "json:$[x]"}) {
     EXPECT_THAT(test::error_text([&] { columns::text(field); }), HasSubstr("malformed")) << field;
   }
+  EXPECT_THAT(test::error_text([] { columns::text("json:$.a;txt"); }), HasSubstr("semicolon"));
+  EXPECT_EQ(columns::text("json;txt:$.\"a;b\"").name(), "a;b");
   EXPECT_THAT(test::error_text([] { columns::text(":$.a"); }), HasSubstr("name of a field"));
   EXPECT_THAT(test::error_text([] { columns::text("pkl:$.a"); }), HasSubstr("can run code"));
   EXPECT_THAT(test::error_text([] { columns::bytes("json:$.a"); }), HasSubstr("no JSON path"));
