@@ -11,6 +11,7 @@
 #include "base/hasher.h"
 #include "index/key_index.h"
 #include "index/offset_table.h"
+#include "index/side_tables.h"
 #include "index/table_writer.h"
 #include "shardwise/base/hash.h"
 
@@ -105,6 +106,22 @@ void fix_table(std::string& table) {
   fix_keys(table, header);
   header.header_checksum = table_header_checksum(header);
   std::memcpy(table.data(), &header, sizeof header);
+}
+
+void fix_side_tables(std::string& file) {
+  using detail::SideHeader;
+  if (file.size() < sizeof(SideHeader)) return;
+  SideHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  std::memcpy(header.magic, detail::kSideMagic, sizeof header.magic);
+  header.version = detail::kSideVersion;
+  header.file_bytes = file.size();
+  if (range_fits(header.list_offset, header.list_bytes, file.size())) {
+    header.list_checksum =
+        hash64(std::string_view(file).substr(header.list_offset, header.list_bytes));
+  }
+  header.header_checksum = detail::side_header_checksum(header);
+  std::memcpy(file.data(), &header, sizeof header);
 }
 
 }  // namespace shardwise::fuzz

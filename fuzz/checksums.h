@@ -14,5 +14,8 @@ void fix_segment(std::string& segment);
 /// Corrects the table's directory and header, including the length of the file. Segments are
 /// unchanged.
 void fix_table(std::string& table);
+/// Corrects the header of a file of side tables, including the length of the file, and the checksum
+/// of its list. The tables are unchanged.
+void fix_side_tables(std::string& file);
 
 }  // namespace shardwise::fuzz

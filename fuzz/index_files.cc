@@ -23,30 +23,6 @@ namespace {
 /// not take hours.
 constexpr std::uint64_t kMaxWalked = 64;
 
-/// Reads each byte, so that AddressSanitizer detects a view outside its memory.
-void touch(std::string_view bytes) {
-  unsigned sum = 0;
-  for (const char c : bytes) sum += static_cast<unsigned char>(c);
-  volatile unsigned sink = sum;
-  static_cast<void>(sink);
-}
-
-bool lies_within(std::string_view part, std::string_view whole) {
-  return part.empty() || (part.data() >= whole.data() &&
-                          range_fits(static_cast<std::uint64_t>(part.data() - whole.data()),
-                                     part.size(), whole.size()));
-}
-
-/// Runs `call`, and allows it to throw an Error.
-template <class Call>
-void allow_errors(Call&& call) {
-  try {
-    call();
-  } catch (const Error&) {
-    // The input may be refused.
-  }
-}
-
 void walk_shard(const Index& index, std::uint64_t number) {
   allow_errors([&] { touch(index.shard(number).path); });
   allow_errors([&] {
@@ -77,6 +53,19 @@ void walk_sample(const Dataset& data, std::uint64_t number) {
 }
 
 }  // namespace
+
+void touch(std::string_view bytes) {
+  unsigned sum = 0;
+  for (const char c : bytes) sum += static_cast<unsigned char>(c);
+  volatile unsigned sink = sum;
+  static_cast<void>(sink);
+}
+
+bool lies_within(std::string_view part, std::string_view whole) {
+  return part.empty() || (part.data() >= whole.data() &&
+                          range_fits(static_cast<std::uint64_t>(part.data() - whole.data()),
+                                     part.size(), whole.size()));
+}
 
 IndexFolder::IndexFolder()
     : folder_((fs::temp_directory_path() / ("shardwise-fuzz-" + random_name(16))).string()) {

@@ -6,6 +6,7 @@
 
 #include "index/catalogue.h"
 #include "index/offset_table.h"
+#include "shardwise/base/error.h"
 
 namespace shardwise::fuzz {
 
@@ -37,6 +38,20 @@ class IndexFolder {
   std::vector<Index::Shard> rows_;
   std::vector<Index::Summary::Field> fields_;
 };
+
+/// Reads each byte, so that AddressSanitizer detects a view outside its memory.
+void touch(std::string_view bytes);
+/// Whether the view `part` is a part of the view `whole`.
+bool lies_within(std::string_view part, std::string_view whole);
+/// Runs `call`, and allows it to throw an Error.
+template <class Call>
+void allow_errors(Call&& call) {
+  try {
+    call();
+  } catch (const Error&) {
+    // The input may be refused.
+  }
+}
 
 std::string read_whole(const std::string& path);
 void write_whole(const std::string& path, std::string_view bytes);

@@ -41,8 +41,15 @@ void offset_table_target(std::string_view input);
 /// Reads a catalogue. If bit 0 of byte 0 is clear, the rest of the input is the file. If it is set,
 /// the rest edits the values in a catalogue's rows, which are then written with correct checksums.
 void catalogue_target(std::string_view input);
+/// Reads a file of side tables. If bit 0 of byte 0 is set, the checksums of its header and of its
+/// list are corrected first.
+void side_tables_target(std::string_view input);
+/// Attaches a CSV file whose column of keys is "key". If bit 0 of byte 0 is set, it is a TSV file.
+void csv_target(std::string_view input);
 /// Parses the text of a wids descriptor. The input has no control byte.
 void descriptor_target(std::string_view input);
+/// Finds a value in a JSON document. Byte 0 is the length of the path, which precedes the document.
+void json_path_target(std::string_view input);
 
 /// Expands a compressed file. If bit 0 of byte 0 is clear, every codec expands the rest of the
 /// input. If it is set, the rest selects a change to an intact file, and the result must be correct
@@ -84,7 +91,10 @@ std::vector<std::string> scan_tar_seeds();
 std::vector<std::string> sparse_tar_image_seeds();
 std::vector<std::string> offset_table_seeds();
 std::vector<std::string> catalogue_seeds();
+std::vector<std::string> side_tables_seeds();
+std::vector<std::string> csv_seeds();
 std::vector<std::string> descriptor_seeds();
+std::vector<std::string> json_path_seeds();
 std::vector<std::string> expand_seeds();
 std::vector<std::string> checkpoint_seeds();
 std::vector<std::string> rendezvous_seeds();

@@ -14,6 +14,7 @@
 #include "field_names.h"
 #include "gil.h"
 #include "loader/column_maker.h"
+#include "loader/sample_groups.h"
 #include "loading.h"
 #include "objects.h"
 #include "options.h"
@@ -67,6 +68,7 @@ class RowDecoder {
       }
       columns_->push_back(column_over(*own, *parts_));
       columns_->back().maker()->require_data(parts_->data);
+      detail::require_size(columns_->back());
     }
   }
 

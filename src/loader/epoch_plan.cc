@@ -357,8 +357,8 @@ std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
     throw Mismatch(
         "the rule of batches by length or group cannot change within an epoch",
         where + ": " + shown(there) + " in the token, " + shown(rule()) + " in this loader",
-        "resume with the same by_length, by_group and batch_size, or change these options "
-        "at the end of the epoch");
+        "resume with the same by_length, " + spelled("by_group") + " and " + spelled("batch_size") +
+            ", or change these options at the end of the epoch");
   }
   if (token.batches && (window() == 0 || token.position % window() != 0)) {
     throw Mismatch("the resume token names a position at which no window begins", where,

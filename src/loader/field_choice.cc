@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/sample_access.h"
 #include "decode/field_kind.h"
+#include "index/side_tables.h"
 
 namespace shardwise::detail {
 
@@ -44,14 +45,14 @@ std::size_t only_image_of(const Sample& sample) {
   return found.front();
 }
 
-/// Returns a hint if `names` has a column of the index: users mistake columns for fields.
+/// Returns a hint if `names` has a metadata column: users mistake columns for fields.
 std::string column_hint(const Sample& sample, const std::vector<std::string>& names) {
   const Index* const index = SampleAccess::index_of(sample);
   if (index == nullptr) return {};
-  for (const Index::Column& column : index->content().columns) {
-    if (std::find(names.begin(), names.end(), column.name) == names.end()) continue;
-    return "; " + in_quotes(column.name) + " is a column of the index for queries, made from " +
-           in_quotes(column.field);
+  for (const std::string& name : names) {
+    if (!find_metadata_column(*index, name)) continue;
+    return "; " + in_quotes(name) +
+           " is a metadata column of the index; metadata() takes its values";
   }
   return {};
 }

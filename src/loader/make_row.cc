@@ -3,6 +3,7 @@
 #include "loader/batch_builder.h"
 #include "loader/buffer_pool.h"
 #include "loader/column_maker.h"
+#include "loader/sample_groups.h"
 
 namespace shardwise::detail {
 
@@ -11,6 +12,7 @@ Batch make_row(const RowInput& input, std::span<const Column> columns) {
   BatchBuilder builder(columns, 1, pool);
   for (std::size_t c = 0; c < columns.size(); ++c) {
     const ColumnMaker& maker = *columns[c].maker();
+    require_size(columns[c]);
     switch (maker.layout()) {
       case ColumnMaker::Layout::kFixed:
         builder.set_row_shape(c, maker.row_shape());

@@ -163,4 +163,11 @@ std::vector<std::vector<Column>> columns_by_group(const std::vector<Column>& col
   return all;
 }
 
+void require_size(const Column& column) {
+  if (!column.maker()->has_size_by_group()) return;
+  throw InvalidArgument("a column has a size by group, but a single sample has no group",
+                        "column " + in_quotes(column.name()),
+                        "give the column one size, or use a Loader with by_group");
+}
+
 }  // namespace shardwise::detail

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/base/export.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/loader/columns.h"
 #include "shardwise/loader/loader.h"
@@ -39,5 +40,9 @@ class SampleGroups {
 /// Errors: InvalidArgument if a column needs a size that its group lacks.
 [[nodiscard]] std::vector<std::vector<Column>> columns_by_group(
     const std::vector<Column>& columns, std::span<const Loader::ByGroup::Group> groups);
+
+/// Throws InvalidArgument if the size of the column's rows depends on a batch's group, which a single
+/// sample does not have.
+SHARDWISE_EXPORT void require_size(const Column& column);
 
 }  // namespace shardwise::detail

@@ -47,6 +47,16 @@ std::string remedy_without_value(const std::string& first) {
          spelled("max_bad");
 }
 
+/// Whether the path has a semicolon outside of quotes, which readers take for the end of the path.
+bool has_semicolon(std::string_view path) {
+  bool is_quoted = false;
+  for (const char c : path) {
+    if (c == '"') is_quoted = !is_quoted;
+    if (c == ';' && !is_quoted) return true;
+  }
+  return false;
+}
+
 /// Returns a copy of the field's bytes, because the shard may be truncated meanwhile.
 std::string copy_of(const RowInput& input, std::size_t place) {
   const FieldBytes field(input, place);
@@ -225,7 +235,8 @@ class MetadataColumn final : public ValueColumn {
     const auto found = SampleAccess::metadata(input.sample, column_);
     if (!found) {
       throw NotFound("the index has no column " + in_quotes(column_), input.sample.describe(),
-                     "build the index with this column");
+                     "build the index with this column, or attach a table with " +
+                         spelled("`shardwise attach`"));
     }
     const MetadataValue& value = *found;
     if (value.type == MetadataValue::Type::kNull) {
@@ -269,6 +280,11 @@ ValueFields::ValueFields(std::string_view text)
   if (!JsonPath::is_valid(written)) {
     throw InvalidArgument("the JSON path of a column is malformed", in_quotes(text),
                           "write it as in SQLite, e.g. json:$.size.width or json:$.tags[0]");
+  }
+  if (has_semicolon(written)) {
+    throw InvalidArgument("the JSON path of a column has a semicolon", in_quotes(text),
+                          "write the path once, after all fields: json;json.gz:$.width; a key with "
+                          "a semicolon needs quotes");
   }
   path.emplace(written);
 }

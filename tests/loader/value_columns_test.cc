@@ -262,6 +262,8 @@ TEST(ValueColumnsTest, APathThatIsMalformedOrOfAnotherColumnIsRefused) {
   for (const char* field : {"json:$.", "json:$a", "json:$[x]"}) {
     EXPECT_ERROR(test::Says("malformed"), columns::text(field)) << field;
   }
+  EXPECT_ERROR(test::Says("semicolon"), columns::text("json:$.a;txt"));
+  EXPECT_EQ(columns::text("json;txt:$.\"a;b\"").name(), "a;b");
   EXPECT_ERROR(test::Says("name of a field"), columns::text(":$.a"));
   EXPECT_ERROR(test::Says("can run code"), columns::text("pkl:$.a"));
   EXPECT_ERROR(test::Says("no JSON path"), columns::bytes("json:$.a"));

@@ -121,6 +121,19 @@ def test_groups_without_a_list_are_the_values_that_occur(pictures: shardwise.Dat
     assert "proven" in loader.prove()
 
 
+def test_the_keys_of_a_condition_are_bools(pictures: shardwise.Dataset) -> None:
+    rule = ByGroup("width > height", {True: (7, (16, 24)), False: (4, (24, 16))})
+    assert {batch.group for batch in loader_of(pictures, rule)} == {"0", "1"}
+
+
+def test_a_single_sample_has_no_size_by_group(pictures: shardwise.Dataset) -> None:
+    by_group = [columns.image("ppm", ImageTransform(resize="group"))]
+    with pytest.raises(errors.InvalidArgument, match="size by group"):
+        pictures[0].decode(by_group)
+    with pytest.raises(errors.InvalidArgument, match="size by group"):
+        pictures.decoded(by_group)
+
+
 def test_groups_may_be_sorted_by_length_too(pictures: shardwise.Dataset) -> None:
     loader = Loader(
         pictures,

@@ -230,6 +230,8 @@ def test_open_names_the_side_table_of_a_requested_column(index):
     shardwise.attach(index, TABLE, on="key")
     with pytest.raises(NotFound, match="no column 'i' made from a field: .*side table 'table'"):
         shardwise.open(index, columns=["i"])
+    with pytest.raises(NotFound, match="'i' is a metadata column"):
+        shardwise.open(index)[1].decode([columns.integer("i")])
     with pytest.raises(NotFound, match="no column 'none': .*shardwise.index"):
         shardwise.open(index, columns=["none"])
 
