@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from .explaining import explain, when
     from .groups import ByGroup, aspect_groups
     from .loader import Epoch, Loader
-    from .mixing import MixedDataset, mix
+    from .mixing import MixedDataset, mix, progress_of
     from .ragged import Ragged
     from .repacking import repack
     from .stats import LoaderStats
@@ -72,7 +72,7 @@ _LATER = {
     "explaining": ["explain", "when"],
     "groups": ["ByGroup", "aspect_groups"],
     "loader": ["Epoch", "Loader"],
-    "mixing": ["MixedDataset", "mix"],
+    "mixing": ["MixedDataset", "mix", "progress_of"],
     "ragged": ["Ragged"],
     "repacking": ["repack"],
     "stats": ["LoaderStats"],
@@ -146,6 +146,7 @@ __all__ = [
     "open",
     "pack",
     "plan",
+    "progress_of",
     "query",
     "ranks",
     "repack",

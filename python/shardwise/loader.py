@@ -427,9 +427,10 @@ class Loader:
         threads. With by_length or by_group, within an epoch, the rule and the batch sizes must be
         the same.
 
-        allow_changes: at the beginning of an epoch, accepts other data or another order, unless
-        that would lose the rest of unfinished passes, as other weights of a mix() would. Raises
-        Mismatch, naming all that differs; the loader then stays unchanged.
+        allow_changes: accepts other weights of a mix() from here on; each data set continues where
+        it was. At the beginning of an epoch, accepts also other data or another order, unless that
+        would lose the rest of unfinished passes. Raises Mismatch, naming all that differs; the
+        loader then stays unchanged.
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)

@@ -1,4 +1,4 @@
-"""Several data sets as one: mix()."""
+"""Several data sets as one: mix(), and what a run has read of each: progress_of()."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from types import FrameType
 from typing import Any, Union
 
 from . import _core
-from .arguments import refuse, require, suggests
+from .arguments import refuse, require, suggests, whole_number
 from .errors import InvalidArgument, OutOfRange
+from .records import DataProgress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,31 @@ if TYPE_CHECKING:
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _weights(name: str, weights: Sequence[float]) -> tuple[float, ...]:
+    """Raises InvalidArgument, naming the option."""
+    try:
+        if isinstance(weights, (str, bytes, Mapping, Set)):  # a str, or no order
+            raise TypeError
+        return tuple(float(weight) for weight in weights)
+    except (TypeError, ValueError):
+        refuse(name, weights, "give a list with a number for each data set")
+
+
+def _schedule(
+    schedule: Union[Mapping[int, Sequence[float]], None],
+) -> dict[int, tuple[float, ...]]:
+    """The weights by position, ascending. Raises InvalidArgument."""
+    if schedule is None:
+        return {}
+    if not isinstance(schedule, Mapping):
+        refuse("schedule", schedule, "give a dict of weights by position: {1_000_000: [0.5, 0.5]}")
+    weights = {
+        whole_number("schedule", position): _weights("schedule", schedule[position])
+        for position in schedule
+    }
+    return dict(sorted(weights.items()))
 
 
 class MixedDataset:
@@ -31,28 +57,31 @@ class MixedDataset:
     """
 
     def __init__(
-        self, datasets: Sequence[_core.Dataset], weights: Union[Sequence[float], None] = None
+        self,
+        datasets: Sequence[_core.Dataset],
+        weights: Union[Sequence[float], None] = None,
+        schedule: Union[Mapping[int, Sequence[float]], None] = None,
     ) -> None:
         if isinstance(datasets, _core.Dataset) or not isinstance(datasets, Sequence):
             refuse("datasets", datasets, "give a list of shardwise.Dataset")
         for dataset in datasets:
             require("datasets", dataset, _core.Dataset, "give each as a shardwise.Dataset")
         self.datasets = tuple(datasets)
-        try:
-            if isinstance(weights, (str, bytes, Mapping, Set)):  # a str, or no order
-                raise TypeError
-            self.weights = None if weights is None else tuple(float(weight) for weight in weights)
-        except (TypeError, ValueError):
-            refuse("weights", weights, "give a list with a number for each data set")
+        self.weights = None if weights is None else _weights("weights", weights)
         if not self.datasets:
             raise InvalidArgument(
                 "not valid: datasets=[]; give mix() at least one shardwise.Dataset"
             )
-        if self.weights is not None and len(self.weights) != len(self.datasets):
-            raise InvalidArgument(
-                f"{_counted(len(self.weights), 'weight')} for "
-                f"{_counted(len(self.datasets), 'data set')}; give one weight for each data set"
-            )
+        self.schedule = _schedule(schedule)
+        if self.schedule and self.weights is None:
+            refuse("schedule", schedule, "give the weights from the beginning, too: weights=[...]")
+        given = () if self.weights is None else (self.weights, *self.schedule.values())
+        for one in given:
+            if len(one) != len(self.datasets):
+                raise InvalidArgument(
+                    f"{_counted(len(one), 'weight')} for "
+                    f"{_counted(len(self.datasets), 'data set')}; give one weight for each data set"
+                )
         starts = [0]
         for dataset in self.datasets:
             starts.append(starts[-1] + len(dataset))
@@ -89,6 +118,8 @@ class MixedDataset:
 
     def __repr__(self) -> str:
         shown = "" if self.weights is None else f", weights {list(self.weights)}"
+        for position, weights in self.schedule.items():
+            shown += f", from position {position} {list(weights)}"
         return f"<shardwise.MixedDataset of {len(self.datasets)} data sets{shown}>"
 
 
@@ -122,7 +153,9 @@ def refuse_hidden_weights(data: object) -> None:
 
 @suggests
 def mix(
-    datasets: Sequence[_core.Dataset], weights: Union[Sequence[float], None] = None
+    datasets: Sequence[_core.Dataset],
+    weights: Union[Sequence[float], None] = None,
+    schedule: Union[Mapping[int, Sequence[float]], None] = None,
 ) -> MixedDataset:
     """Several data sets, for a Loader, a Sampler, or the samplers of shardwise.torch.
 
@@ -131,10 +164,40 @@ def mix(
         sequential). Draws are shuffled within blocks of 256, so a sample may come before the epoch
         of its data set begins, and samples of small data sets come again soon. None means: one
         after another, ordered as if they were one data set.
+    schedule: other weights from later positions of the run on, as {position: weights}. Positions
+        count the samples of all ranks and epochs, and are rounded up to a multiple of 256. Each
+        data set continues where it was, so no sample of its pass is lost or repeated. Weights may
+        also change when a run resumes: see Loader.load_state_dict(allow_changes=True).
 
     >>> ds = shardwise.open("train.idx")
     >>> both = shardwise.mix([ds[:10], ds[50:]], weights=[0.8, 0.2])
     >>> len(both), both.first_samples, both[10].key, both[10].number
     (360, (0, 10), '000050', 10)
+    >>> shardwise.mix([ds[:10], ds[50:]], weights=[0.8, 0.2], schedule={100_000: [0.5, 0.5]})
+    <shardwise.MixedDataset of 2 data sets, weights [0.8, 0.2], from position 100000 [0.5, 0.5]>
     """
-    return MixedDataset(datasets, weights)
+    return MixedDataset(datasets, weights, schedule)
+
+
+@suggests
+def progress_of(state: Union[str, Mapping[str, Any]]) -> list[DataProgress]:
+    """What a run has read of each data set, up to a state of a Loader or a resume token.
+
+    state: a state_dict() of a Loader, or the text of a token. The result has one element for each
+        data set of a mix() with weights, and one for an order of one data set. It is empty for
+        "resampled" and "wids", which have no passes. In a mix, passes are exact at multiples of 256
+        positions of the run; elsewhere, up to 255 samples of a data set's next pass may have been
+        read before the last of this pass.
+
+    >>> ds = shardwise.open("train.idx")
+    >>> both = shardwise.mix([ds[:10], ds[50:]], weights=[0.8, 0.2])
+    >>> token = shardwise.Sampler(both, batch_size=256).token(1)
+    >>> for data in shardwise.progress_of(token):
+    ...     print(data.samples, data.passes, data.remainder)
+    205 20 5
+    51 0 51
+    """
+    token = state.get("token") if isinstance(state, Mapping) else state
+    if not isinstance(token, str):
+        refuse("state", state, "give a state_dict() of a Loader, or the text of a token")
+    return [DataProgress(*read) for read in _core.progress_of(token)]

@@ -16,6 +16,19 @@ class Proof(str):
         return f'<span style="color: green">&#10003;</span> {html.escape(self)}'
 
 
+class DataProgress(NamedTuple):
+    """What a run has read of one data set. Samples that are left out count as read."""
+
+    num_samples: int
+    """Number of samples of the data set."""
+    samples: int
+    """Samples read so far, in all epochs."""
+    passes: int
+    """Whole passes over the data set: samples // num_samples."""
+    remainder: int
+    """Samples read of the next pass."""
+
+
 class Shard(NamedTuple):
     """One shard of an index."""
 

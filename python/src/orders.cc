@@ -21,6 +21,7 @@
 #include "order/fields.h"
 #include "sample_numbers.h"
 #include "shardwise/base/error.h"
+#include "shardwise/order/resume.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -181,7 +182,8 @@ std::string shown_in_python(const Order& order) {
 }
 
 /// Returns a mixture. Within each data set it uses the kind of `order`.
-Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, const Order& order) {
+Mixture mixture(const MixedDataset& data, const std::vector<double>& weights,
+                std::vector<Mixture::Change> schedule, const Order& order) {
   using Inner = std::variant<Chunked, Sharded, Sequential>;
   const auto inner = std::visit(
       [](const auto& kind) -> std::optional<Inner> {
@@ -192,7 +194,7 @@ Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, co
         }
       },
       order.kind);
-  if (inner) return data.mixture(weights, *inner);
+  if (inner) return data.mixture(weights, *inner, std::move(schedule));
   throw InvalidArgument("data sets cannot be mixed in this kind of order",
                         in_quotes(std::string(name_of(order.kind))),
                         "choose chunked, sharded or sequential");
@@ -217,7 +219,11 @@ MixedDataset mixed_dataset(const nb::tuple& parts) {
 Order order_over(nb::handle data, Order order) {
   if (!is_mixed(data) || data.attr("weights").is_none()) return order;
   const auto weights = nb::cast<std::vector<double>>(data.attr("weights"));
-  order.kind = mixture(mixed_dataset(parts_of(data)), weights, order);
+  std::vector<Mixture::Change> schedule;
+  for (const auto& [position, later] : nb::cast<nb::dict>(data.attr("schedule"))) {
+    schedule.push_back({nb::cast<std::uint64_t>(position), nb::cast<std::vector<double>>(later)});
+  }
+  order.kind = mixture(mixed_dataset(parts_of(data)), weights, std::move(schedule), order);
   return order;
 }
 
@@ -284,6 +290,16 @@ void add_orders(nb::module_& module) {
             new (&self) Order(nb::cast<const Order&>(made));
           },
           nb::sig("def __setstate__(self, state: dict[str, typing.Any], /) -> None"));
+  module.def(
+      "progress_of",
+      [](const std::string& token) {
+        nb::list all;
+        for (const ResumeToken::Progress& data : ResumeToken::from_text(token).progress()) {
+          all.append(nb::make_tuple(data.num_samples, data.samples, data.passes, data.remainder));
+        }
+        return all;
+      },
+      "token"_a, nb::sig("def progress_of(token: str) -> list[tuple[int, int, int, int]]"));
 }
 
 }  // namespace shardwise::python

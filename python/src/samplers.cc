@@ -20,6 +20,7 @@
 #include "errors.h"
 #include "objects.h"
 #include "options.h"
+#include "order/sampler_access.h"
 #include "orders.h"
 #include "sample_numbers.h"
 #include "samplers.h"
@@ -281,7 +282,9 @@ void set_sampler_state(SamplerObject& self, const nb::tuple& state) {
   const auto number = [&](std::size_t i) { return nb::cast<std::uint64_t>(state[i]); };
   SamplerObject made = make(state[0], nb::cast<Order>(state[1]), number(2), number(3), number(4),
                             number(5), number(6));
-  made.sampler->resume(ResumeToken::from_text(nb::cast<std::string>(state[7])));
+  detail::SamplerAccess::resume_at(*made.sampler,
+                                   ResumeToken::from_text(nb::cast<std::string>(state[7])),
+                                   Sampler::Changes::kRefuse, kMaxSamples);
   if (made.sampler->epoch() != number(8)) {  // the saved sampler was at the end of its epoch
     made.sampler->set_epoch(number(8));
     made.sampler->seek(made.sampler->size());
@@ -501,9 +504,9 @@ void add_samplers(nb::module_& module) {
                 allow_changes ? Sampler::Changes::kAllowAtEpochBorder : Sampler::Changes::kRefuse);
           },
           "token"_a, "allow_changes"_a = false,
-          "Continues at a token, with any number of ranks and batch size. allow_changes: at the "
-          "beginning of an epoch, accept other data or another order. Raises Mismatch if the token "
-          "is of other data or another order; VersionMismatch.\n\n"
+          "Continues at a token, with any number of ranks and batch size. allow_changes: accept "
+          "other weights of a mix() from here on; at the beginning of an epoch, also other data or "
+          "another order. Raises Mismatch for other data or another order; VersionMismatch.\n\n"
           ">>> token = sampler.token(1)\n"
           ">>> alone = shardwise.Sampler(10, shardwise.Order(\"sequential\"))\n"
           ">>> alone.resume(token)\n"

@@ -64,9 +64,9 @@ struct SamplerAccess {
   [[nodiscard]] static std::uint64_t delivered(const Sampler& sampler) {
     return sampler.delivered();
   }
-  /// Does the work of Sampler::resume(). The weights that the sampler's own order gives to a mixture
-  /// apply after the first `fixed` positions from the token on. With kMaxSamples, the token's
-  /// weights apply for ever.
+  /// Does the work of Sampler::resume(). The weights that the sampler's own order gives to a
+  /// mixture apply after the first `fixed` positions from the token on. With kMaxSamples, the
+  /// mixture keeps all weights of the token.
   static void resume_at(Sampler& sampler, const ResumeToken& token, Sampler::Changes changes,
                         std::uint64_t fixed) {
     sampler.resume_at(token, changes, fixed);

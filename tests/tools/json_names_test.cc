@@ -141,6 +141,9 @@ Words tokens_of(const std::string& path) {
     }
   });
   texts.push_back(add(two, {.kind = two.mixture(std::array{1.0, 2.0})}).to_text());
+  const std::vector<Mixture::Change> schedule{{300, {2.0, 1.0}}};
+  texts.push_back(
+      add(two, {.kind = two.mixture(std::array{1.0, 2.0}, Chunked{}, schedule)}).to_text());
   ResumeToken token = add(data, {.seed = 5});
   token.skip.add_sample(3, "a reason", {});
   token.skip.add_positions(1, 2, 4);

@@ -206,6 +206,11 @@ TEST(SpecificationTest, RandomOrdersOfIndexesFollowFromThePages) {
       if (random.one_in(5)) {
         words = joined({"--mix", one + "=" + std::to_string(random.below(9)) + ".5," + two + "=1"},
                        words);
+        if (random.one_in(2)) {
+          const std::string position = std::to_string(1 + random.below(700));
+          words =
+              joined(words, {"--schedule", position + "=1,0." + std::to_string(random.below(9))});
+        }
       } else {
         words.insert(words.begin(), one);
         if (random.one_in(3)) {
@@ -235,6 +240,8 @@ TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
       {.kind = Resampled{.unit = Resampled::Unit::kShard}},
       {.kind = Wids{.chunk_size = 4, .shufflefirst = true}},
       {.kind = MixedDataset(data).mixture(std::array{1.5})},
+      {.kind = MixedDataset(data).mixture(std::array{1.5}, Chunked{}, {{300, {2}}, {600, {3}}}),
+       .epoch_size = 400},
       {.seed = ~std::uint64_t{0}, .balance_bytes = true}};
   ProgramQuestions all;
   int number = 0;

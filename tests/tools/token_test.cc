@@ -280,6 +280,16 @@ TEST(RunOptionsTest, AMixturesTokenWantsItsIndexesAndWeights) {
   };
   EXPECT_EQ(mixed("0.75", "0.25").code, 0) << mixed("0.75", "0.25").err;
   EXPECT_EQ(mixed("0.5", "0.5").code, 2);
+  const std::string later =
+      make_sampler(data, {.kind = data.mixture(weights, Chunked{}, {{256, {0.5, 0.5}}})})
+          ->token_after(2)
+          .to_text();
+  for (const auto& [given, code] : {std::pair{"0.5", 0}, std::pair{"0.6", 2}}) {
+    EXPECT_EQ(shardwise({"order", "--token", later, "--mix",
+                         first.path() + "=" + given + "," + second.path() + "=0.5"})
+                  .code,
+              code);
+  }
   const Finished alone = shardwise({"order", first.path(), "--token", token});
   EXPECT_EQ(alone.code, 2);
   EXPECT_THAT(alone.err, HasSubstr("--mix"));

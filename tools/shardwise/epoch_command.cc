@@ -18,6 +18,7 @@
 #include "interrupt.h"
 #include "json_names.h"
 #include "loaded_epoch.h"
+#include "mixture_options.h"
 #include "options.h"
 #include "order_options.h"
 #include "progress.h"
@@ -313,6 +314,12 @@ std::uint64_t shards_opened(const MixedDataset& data) {
   return opened;
 }
 
+/// Returns what a run has read of each data set of a mixture at the end of the epoch. Empty for
+/// other orders.
+std::vector<ResumeToken::Progress> read_at_end(const Sampler& sampler) {
+  return data_sets_read(sampler.token_after(sampler.steps()));
+}
+
 nlohmann::ordered_json json_report(const EpochOptions& options, const Run& run,
                                    const LoadedEpoch& loading, const EpochReport& report) {
   const Sampler& sampler = *run.sampler;
@@ -334,6 +341,7 @@ nlohmann::ordered_json json_report(const EpochOptions& options, const Run& run,
       {"rank", options.run.rank ? nlohmann::ordered_json(sampler.rank()) : none},
       {"proof", report.proof.empty() ? none : nlohmann::ordered_json(report.proof)},
   };
+  if (const auto read = read_at_end(sampler); !read.empty()) json["data_sets"] = json_of_read(read);
   if (options.decode.is_on()) {
     json["checksum"] = nullptr;
     json["decode"] = options.decode.decode;
@@ -372,6 +380,7 @@ void print_report(const EpochOptions& options, const Run& run, const LoadedEpoch
   if (cache) print_cache(cache->stats(), out);
   out.print("memory    peak {} with mapped shards; {} private at the end\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
+  print_read(read_at_end(*run.sampler), out);
   out.print("{}\n",
             report.proof.empty() ? "the epoch has no sample, so it is not proven" : report.proof);
   if (!cache) return;

@@ -57,6 +57,7 @@ constexpr OwnName kOwnNames[] = {
     {"decode", kText, "value of --decode"},
     {"delivered", kNumber, "delivered samples of the epoch or of the window", true},
     {"directory", kText, "folder of the shards"},
+    {"data_sets", kList, "what the run has read of each data set of a mixture"},
     {"dropped", kList, "missing shards that were left out"},
     {"dry_run", kFlag, "nothing was changed"},
     {"end", kNumber, "end of the range of positions, exclusive"},
@@ -131,6 +132,7 @@ constexpr OwnName kOwnNames[] = {
     {"other_files", kNumber, "files that are not named like a shard, an image or a sample"},
     {"part", kText, "I/N if the index is a part; empty for a whole index"},
     {"parts", kList, "data sets of the mixture"},
+    {"passes", kNumber, "whole passes over the data set so far"},
     {"peak_bytes", kNumber, "maximum bytes in the cache"},
     {"peak_memory_bytes", kNumber, "maximum memory of the process, with mapped shards"},
     {"place", kNumber, "place in the rank's batch, from 0"},
@@ -145,6 +147,7 @@ constexpr OwnName kOwnNames[] = {
     {"ranks", kNumber, "number of ranks"},
     {"read", kList, "shards that would be read"},
     {"reason", kText, "why"},
+    {"remainder", kNumber, "samples read of the data set's next pass"},
     {"removed", kFlag, "the shard was removed"},
     {"removed_bytes", kNumber, "bytes of removed shards"},
     {"replayed", kNumber, "times that one batch was delivered"},
@@ -155,6 +158,7 @@ constexpr OwnName kOwnNames[] = {
     {"sampler", kText, "value of --sampler"},
     {"samples", kNumber, "number of samples"},
     {"samples_per_second", kNumber, "samples per second"},
+    {"samples_read", kNumber, "samples of the data set read so far, in all epochs"},
     {"samples_without_row", kNumber, "samples whose key no row of a side table has"},
     {"seconds", kNumber, "duration of the work"},
     {"shard_bytes", kNumber, "bytes of all shards"},
@@ -232,6 +236,7 @@ std::vector<JsonName> all_names() {
   }
   detail::visit_kinds([&]<class Kind>() { add_fields<Kind>(names); });
   add_fields<Mixture::Part>(names);
+  add_fields<Mixture::Change>(names);
   add_fields<Order>(names);
   // A name that several of them have is listed once, as the first of them explains it.
   std::ranges::stable_sort(names, {}, &JsonName::name);

@@ -10,6 +10,11 @@
 
 namespace shardwise::tools {
 
+/// Throws wrong usage.
+[[noreturn]] inline void throw_usage(const std::string& text) {
+  throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
+}
+
 /// Type name of options that are sizes. Help then also shows kSizeRule.
 inline constexpr const char* kSizeType = "SIZE";
 inline constexpr std::string_view kSizeRule =

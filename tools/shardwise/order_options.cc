@@ -5,15 +5,16 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "base/error_types.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "fetch_options.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
+#include "mixture_options.h"
 #include "options.h"
 #include "order/checkpoint_format.h"
 #include "order/fields.h"
@@ -27,10 +28,6 @@ namespace {
 constexpr const char* kGroup = "Order of the samples";
 constexpr const char* kRankGroup = "Epoch and ranks";
 constexpr const char* kRareGroup = "Order of the samples, rarely needed";
-
-[[noreturn]] void throw_usage(const std::string& text) {
-  throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
-}
 
 /// If an option was given that the sampler does not use, throws wrong usage.
 void require(bool holds, std::string_view option, const std::string& sampler,
@@ -266,6 +263,16 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
       ->type_name("INDEX=WEIGHT,...")
       ->delimiter(',')
       ->group(kRareGroup);
+  arguments.order_options.push_back(
+      command
+          .add_option(
+              "--schedule", arguments.schedule,
+              "other weights of --mix from a position of the run on, in the order of --mix; "
+              "give it again for each change; positions count the samples that all ranks "
+              "read in all epochs, rounded up to a multiple of 256")
+          ->type_name("POSITION=WEIGHT,...")
+          ->allow_extra_args(false)
+          ->group(kRareGroup));
   command
       .add_option(
           "--replicas", arguments.replicas,
@@ -278,35 +285,20 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
 
 void check_order_options(const OrderArguments& arguments) {
   const OrderKind kind = kind_of(arguments);
+  parse_schedule(arguments.schedule, arguments.mix);
   if (parse_mix(arguments.mix).indexes.empty()) return;
   part_kind_of(kind);
-}
-
-MixedIndexes parse_mix(const std::vector<std::string>& mix) {
-  MixedIndexes parsed;
-  for (const std::string& part : mix) {
-    const std::size_t mark = part.rfind('=');
-    const std::string text = mark == std::string::npos ? "" : part.substr(mark + 1);
-    double weight = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
-    if (error != std::errc() || end != text.data() + text.size() || mark == 0) {
-      throw_usage(
-          fmt::format("--mix: {} is not INDEX=WEIGHT; write e.g. "
-                      "web.idx=0.7,books.idx=0.3",
-                      in_quotes(part)));
-    }
-    parsed.indexes.push_back(part.substr(0, mark));
-    parsed.weights.push_back(weight);
-  }
-  return parsed;
 }
 
 Order order_of(const OrderArguments& arguments, const MixedDataset* data) {
   Order order = arguments.order;
   order.kind = kind_of(arguments);
+  std::vector<Mixture::Change> schedule = parse_schedule(arguments.schedule, arguments.mix);
   if (!arguments.mix.empty() && data != nullptr) {
-    order.kind = as_usage(
-        [&] { return data->mixture(parse_mix(arguments.mix).weights, part_kind_of(order.kind)); });
+    order.kind = as_usage([&] {
+      return data->mixture(parse_mix(arguments.mix).weights, part_kind_of(order.kind),
+                           std::move(schedule));
+    });
   }
   order.skip = skip_of(arguments, data);
   return order;
@@ -409,7 +401,7 @@ void go_by_launcher(RunArguments& arguments) {
 
 namespace {
 
-/// Checks that a mixture's token is used with the same data sets and weights.
+/// Checks that a mixture's token is used with the same data sets and with weights that it had.
 void check_mixture(const OrderArguments& arguments, const Order& order, const MixedDataset* data) {
   const auto* const mixture = std::get_if<Mixture>(&order.kind);
   const std::vector<double> weights = parse_mix(arguments.mix).weights;
@@ -419,8 +411,8 @@ void check_mixture(const OrderArguments& arguments, const Order& order, const Mi
         "the token is for a mixture of indexes; name these indexes "
         "with --mix");
   const bool same =
-      std::equal(weights.begin(), weights.end(), mixture->parts.begin(), mixture->parts.end(),
-                 [](double weight, const Mixture::Part& part) { return weight == part.weight; });
+      std::ranges::equal(weights, mixture->parts, {}, {}, &Mixture::Part::weight) ||
+      std::ranges::any_of(mixture->schedule, [&](const auto& c) { return c.weights == weights; });
   if (!same)
     throw_usage(
         "--mix has other weights than the token; give the --mix of the run that "

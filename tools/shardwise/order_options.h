@@ -29,7 +29,8 @@ struct OrderArguments {
   /// Given options that only some kinds of order have, by name.
   std::map<std::string_view, std::string> of_kind;
   bool no_shuffle = false;
-  std::vector<std::string> mix;  ///< "INDEX=WEIGHT" each
+  std::vector<std::string> mix;       ///< "INDEX=WEIGHT" each
+  std::vector<std::string> schedule;  ///< "POSITION=WEIGHT,..." each
   std::string skip_file;
   std::optional<std::string> where;
   bool allow_part = false;
@@ -44,14 +45,6 @@ void add_order_options(CLI::App& command, OrderArguments& arguments);
 
 /// Throws CLI::ValidationError for options that exclude each other, as far as this needs no data.
 void check_order_options(const OrderArguments& arguments);
-
-/// The parsed "INDEX=WEIGHT" pairs.
-struct MixedIndexes {
-  std::vector<std::string> indexes;
-  std::vector<double> weights;
-};
-/// Parses the values of --mix. Errors: CLI::ValidationError.
-MixedIndexes parse_mix(const std::vector<std::string>& mix);
 
 /// Returns the order that the options select.
 /// @param data  null if only the number of samples is known.

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "json_names.h"
+#include "mixture_options.h"
 #include "order/algorithms.h"
 #include "order/fields.h"
 #include "output.h"
@@ -45,9 +46,11 @@ void add(Json& json, std::string_view key, const std::variant<Kinds...>& kind) {
       },
       kind);
 }
-void add(Json& json, std::string_view key, const std::vector<Mixture::Part>& parts) {
+template <detail::HasFields Item>
+void add(Json& json, std::string_view key, const std::vector<Item>& items) {
+  if (std::is_same_v<Item, Mixture::Change> && items.empty()) return;
   Json& list = json[std::string(key)] = Json::array();
-  for (const Mixture::Part& part : parts) add_fields(list.emplace_back(Json::object()), part);
+  for (const Item& item : items) add_fields(list.emplace_back(Json::object()), item);
 }
 template <detail::HasFields Owner>
 void add_fields(Json& json, const Owner& owner) {
@@ -93,6 +96,9 @@ Json json_of(const ResumeToken& token) {
   json["delivered"] = nullptr;
   if (token.audit) json["delivered"] = token.audit->count;
   json["fingerprint"] = to_string(token.fingerprint);
+  if (const std::vector<ResumeToken::Progress> read = data_sets_read(token); !read.empty()) {
+    json["data_sets"] = json_of_read(read);
+  }
   json["order"] = json_of(token.spec);
   json["left_out"] = std::move(left_out);
   json["history"] = std::move(history);
@@ -120,6 +126,7 @@ void run(const TokenOptions& options, Output& out) {
   if (token.audit)
     out.print("delivered      {} of this epoch\n", counted(token.audit->count, "sample"));
   out.print("data set       {}\n", to_string(token.fingerprint));
+  print_read(data_sets_read(token), out);
   out.print("order\n");
   print_order(json_of(token.spec), out);
   if (!token.skip.empty()) out.print("left out\n");

@@ -152,7 +152,8 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
                                            "continue from the checkpoint, on any number of ranks")
                                   ->needs(checkpoint);
   app.add_flag("--allow-changes", options.allow_changes,
-               "let --resume accept changed data or another order after a complete epoch")
+               "let --resume accept other weights of --mix, and after a complete epoch changed "
+               "data or another order")
       ->needs(resume);
 }
 

@@ -205,8 +205,9 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
     def resume(self, token: str, allow_changes: bool = False) -> None:
         """Continues at a token: the next pass delivers the rest of its epoch.
 
-        token: a result of token(), with any number of ranks and batch size. allow_changes: at the
-            beginning of an epoch the data or the order may differ.
+        token: a result of token(), with any number of ranks and batch size. allow_changes: the
+            weights of a mix() may differ from here on; at the beginning of an epoch, also the data
+            or the order.
         Raises Mismatch if the token is of other data or another order; VersionMismatch.
         """
         place = self._ranks()
