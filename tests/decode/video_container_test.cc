@@ -25,6 +25,13 @@ using test::read;
 using test::shown;
 using testing::HasSubstr;
 
+/// Hides this table of an MP4 by renaming its box, because readers skip unknown boxes.
+std::string without_box(std::string mp4, const std::string& box) {
+  const std::size_t at = mp4.find(box);
+  if (at == mp4.npos) throw std::runtime_error("there is no " + box);
+  return mp4.replace(at, 4, "skip");
+}
+
 /// Returns the positions of the blocks' times in a Matroska without sound. Each time has two bytes,
 /// and flags follow it.
 std::vector<std::size_t> block_times(const std::string& matroska, int num_frames) {
@@ -55,6 +62,12 @@ std::size_t next_key(const std::string& matroska, const std::vector<std::size_t>
                      std::size_t from) {
   while ((matroska[places.at(from) + 2] & '\x80') == 0) ++from;
   return from;
+}
+
+/// Returns a Matroska without sound in which all packets are marked as key frames.
+std::string with_all_keys(std::string matroska, int num_frames) {
+  for (const std::size_t at : block_times(matroska, num_frames)) matroska[at + 2] = '\x80';
+  return matroska;
 }
 
 /// Returns a Matroska without sound in which the time of one packet is changed.
@@ -119,6 +132,35 @@ std::vector<std::uint8_t> read_all(const std::string& bytes) {
   return read(video, all_numbers(video));
 }
 
+TEST(VideoReaderTest, WhatAContainerCallsAKeyFrameNeedNotBeOne) {
+  for (const char* codec : {"mpeg4", "libx264", "libx265", "libvpx-vp9"}) {
+    if (!can_encode(codec)) continue;
+    SCOPED_TRACE(codec);
+    VideoSpec spec{.codec = codec, .moves = true};
+    if (spec.codec == "libx265") spec.codec_options = {{"x265-params", "log-level=none"}};
+    if (spec.codec == "libvpx-vp9") spec.codec_options = {{"cpu-used", "8"}};
+    if (spec.codec == "mpeg4") spec.b_frames = 1;
+    const std::string mp4 = encode_video(spec);
+    expect_any_order(without_box(mp4, "stss"), read_all(mp4));
+    spec.container = "matroska";
+    const std::string matroska = encode_video(spec);
+    expect_any_order(with_all_keys(matroska, spec.num_frames), read_all(matroska));
+  }
+}
+
+TEST(VideoReaderTest, FramesThatAreRefreshedInPartsAreReadFromAFirstKeyFrame) {
+  if (!can_encode("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
+  for (const char* container : {"mp4", "matroska"}) {
+    const std::string bytes =
+        encode_video({.codec = "libx264",
+                      .container = container,
+                      .moves = true,
+                      .codec_options = {{"x264-params", "intra-refresh=1:keyint=8:bframes=0"}}});
+    expect_any_order(bytes, read_all(bytes));
+  }
+}
+
 /// Removes some packets from a Matroska without sound, by turning their blocks into elements that
 /// readers skip.
 std::string without_packets(std::string matroska, int num_frames,
@@ -126,6 +168,75 @@ std::string without_packets(std::string matroska, int num_frames,
   const std::vector<std::size_t> times = block_times(matroska, num_frames);
   for (const std::size_t i : packets) matroska[matroska.rfind('\xA3', times.at(i) - 3)] = '\xEC';
   return matroska;
+}
+
+TEST(VideoReaderTest, WithoutSomePacketsEachFrameIsOnePictureInAnyOrder) {
+  std::size_t num_frames = 0;
+  std::size_t num_read = 0;
+  for (const char* codec : {"mpeg4", "libx264", "libx265", "libvpx", "libvpx-vp9"}) {
+    if (!can_encode(codec)) continue;
+    VideoSpec spec{.codec = codec, .container = "matroska", .num_frames = 40, .moves = true};
+    if (spec.codec == "libx265") {
+      spec.codec_options = {{"x265-params", "log-level=none:bframes=2:keyint=10"}};
+    }
+    if (spec.codec == "libx264") spec.b_frames = 2;
+    if (spec.codec.starts_with("libvpx")) {
+      spec.codec_options = {{"deadline", "realtime"}, {"auto-alt-ref", "0"}, {"cpu-used", "4"}};
+      spec.width = 96;
+      spec.height = 64;
+      // A small VP8 stream has few bits, so one bit depends on earlier frames.
+      if (spec.codec == "libvpx") spec.codec_options["b"] = "20000";
+    }
+    const std::string whole = encode_video(spec);
+    for (const std::vector<std::size_t>& lost : {std::vector<std::size_t>{0},
+                                                 {0, 1, 2},
+                                                 {1},
+                                                 {2, 3},
+                                                 {12},
+                                                 {1, 15, 31},
+                                                 {30},
+                                                 {1, 11, 21, 31}}) {
+      SCOPED_TRACE(testing::Message() << codec << ", lost: " << testing::PrintToString(lost));
+      const auto [frames, read] = expect_one_picture_each(without_packets(whole, 40, lost));
+      num_frames += frames;
+      num_read += read;
+    }
+  }
+  EXPECT_GE(2 * num_read, num_frames);
+}
+
+TEST(VideoReaderTest, FramesOfOneTimeAreFrames) {
+  for (const char* codec : {"mpeg4", "libx264", "mjpeg"}) {
+    if (!can_encode(codec)) continue;
+    SCOPED_TRACE(codec);
+    const VideoSpec spec{.codec = codec,
+                         .container = "matroska",
+                         .format = std::string_view(codec) == "mjpeg" ? "yuvj420p" : "yuv420p",
+                         .rate = 1200};
+    const std::string bytes = encode_video(spec);
+    VideoReader video(bytes);
+    ASSERT_EQ(video.info().num_frames, spec.num_frames);
+    EXPECT_EQ(shown(video, all_numbers(video)), all_numbers(video));
+    EXPECT_TRUE(std::ranges::is_sorted(video.times()));
+    EXPECT_NE(std::ranges::adjacent_find(video.times()), video.times().end());
+    expect_any_order(bytes, read_all(bytes));
+  }
+}
+
+TEST(VideoReaderTest, TimesOfDecodingDoNotNumberFrames) {
+  for (const char* codec : {"mpeg4", "libx264"}) {
+    if (!can_encode(codec)) continue;
+    SCOPED_TRACE(codec);
+    const std::string good = encode_video(
+        {.codec = codec, .b_frames = 2, .moves = true, .muxer_options = {{"use_editlist", "0"}}});
+    const std::string bytes = without_box(good, "ctts");
+    const std::vector<std::uint8_t> all = read_all(good);
+    expect_any_order(bytes, all);
+    VideoReader video(bytes);
+    EXPECT_EQ(video.info().num_frames, 30);
+    EXPECT_TRUE(std::ranges::is_sorted(video.times()));
+    EXPECT_NEAR(video.times()[7] - video.times()[0], 7 / 25.0, 0.002);
+  }
 }
 
 /// Changes the edit list of an MP4. `change` gets the duration in the file's units, and the

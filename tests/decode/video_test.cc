@@ -170,6 +170,28 @@ TEST(VideoReaderTest, EachFrameOfEachKindIsTheOneWithItsNumber) {
   }
 }
 
+TEST(VideoReaderTest, AnyOrderGivesThePixelsOfTheWholeInOrder) {
+  for (const auto& [name, spec] : kinds()) {
+    SCOPED_TRACE(name);
+    const std::string bytes = encode_video(spec);
+    VideoReader whole(bytes);
+    const auto all = read(whole, all_numbers(whole));
+    VideoReader video(bytes);
+    for (const Numbers& numbers :
+         {Numbers{29}, Numbers{12, 3, 3, 28}, Numbers{0}, Numbers{9, 10, 11}, Numbers{20, 19},
+          Numbers{19}, Numbers{19, 20}, Numbers{21}, Numbers{8}, Numbers{}}) {
+      const auto frames = read(video, numbers);
+      for (std::size_t i = 0; i < numbers.size(); ++i) {
+        const std::size_t size = video.frame_bytes();
+        EXPECT_EQ(std::memcmp(frames.data() + i * size,
+                              all.data() + static_cast<std::size_t>(numbers[i]) * size, size),
+                  0)
+            << "frame " << numbers[i];
+      }
+    }
+  }
+}
+
 TEST(VideoReaderTest, NoMoreThanOneGroupIsDecodedForOneFrame) {
   for (const auto& [name, spec] : kinds()) {
     SCOPED_TRACE(name);
