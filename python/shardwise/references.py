@@ -59,8 +59,8 @@ def _state(path: str) -> tuple[int, ...] | None:
 def _open(
     opening: tuple[Any, ...], fingerprint: bytes
 ) -> tuple[_core.Dataset, tuple[int, ...] | None]:
-    """Opens a dataset, if possible with this fingerprint. Returns the state of its files, or an older
-    state."""
+    """Opens a dataset, if possible with this fingerprint. Returns the state of its files, or an
+    older state."""
     from . import opening as opener
 
     start = time.time_ns()

@@ -41,8 +41,8 @@ class SampleGroups {
 [[nodiscard]] std::vector<std::vector<Column>> columns_by_group(
     const std::vector<Column>& columns, std::span<const Loader::ByGroup::Group> groups);
 
-/// Throws InvalidArgument if the size of the column's rows depends on a batch's group, which a single
-/// sample does not have.
+/// Throws InvalidArgument if the size of the column's rows depends on a batch's group. A single
+/// sample has no group.
 SHARDWISE_EXPORT void require_size(const Column& column);
 
 }  // namespace shardwise::detail
