@@ -19,6 +19,7 @@
 #include "data/dataset_access.h"
 #include "errors.h"
 #include "field_names.h"
+#include "gaps.h"
 #include "gil.h"
 #include "index/side_tables.h"
 #include "objects.h"
@@ -251,37 +252,10 @@ nb::object where(const DatasetObject& self, const std::string& condition,
   return dataset_after(self, std::move(found), nb::make_tuple("where", condition, begin, end));
 }
 
-/// Returns the samples of a view as numbers of the index: each as its distance from the one before,
-/// in groups of 7 bits, the lowest first, with the top bit set in all but the last group.
-nb::bytes gaps(const DatasetObject& self) {
-  std::string bytes;
-  std::uint64_t next = 0;  // the number after the last one
-  for (std::uint64_t i = 0; i < self.data.size(); ++i) {
-    const std::uint64_t number = self.data.number_in_index(i);
-    std::uint64_t gap = number - next;
-    for (; gap >= 0x80; gap >>= 7) bytes += static_cast<char>(gap | 0x80);
-    bytes += static_cast<char>(gap);
-    next = number + 1;
-  }
-  return nb::bytes(bytes.data(), bytes.size());
-}
-
-/// Returns the view with these gaps(). `step` makes it again.
-nb::object at_gaps(const DatasetObject& self, nb::bytes given, nb::object step) {
-  std::vector<std::uint64_t> numbers;
-  std::uint64_t next = 0, gap = 0;
-  unsigned shift = 0;
-  for (const char c : std::string_view(given.c_str(), given.size())) {
-    const auto byte = static_cast<unsigned char>(c);
-    gap |= static_cast<std::uint64_t>(byte & 0x7F) << std::min(shift, 63U);
-    shift += 7;
-    if ((byte & 0x80) != 0) continue;
-    numbers.push_back(next + gap);
-    next += gap + 1;
-    gap = 0;
-    shift = 0;
-  }
-  return view(self, self.data.subset(std::move(numbers)), std::move(step));
+/// Returns the view with these gaps_of(). `step` makes it again.
+nb::object at_gaps(const DatasetObject& self, nb::bytes gaps, nb::object step) {
+  return view(self, self.data.subset(numbers_of_gaps({gaps.c_str(), gaps.size()})),
+              std::move(step));
 }
 
 nb::object find(nb::handle_t<DatasetObject> self, nb::str key) {
@@ -548,7 +522,13 @@ void add_datasets(nb::module_& module) {
            "The first sample with this key. Raises NotFound.\n\n"
            ">>> ds.get(\"000042\").text(\"txt\")\n"
            "'no. 42'")
-      .def("_gaps", &gaps, nb::sig("def _gaps(self) -> bytes"))
+      .def(
+          "_gaps",
+          [](const DatasetObject& self) {
+            const std::string bytes = gaps_of(self.data);
+            return nb::bytes(bytes.data(), bytes.size());
+          },
+          nb::sig("def _gaps(self) -> bytes"))
       .def("_at_gaps", &at_gaps, "gaps"_a, "step"_a,
            nb::sig("def _at_gaps(self, gaps: bytes, step: tuple[str, bytes]) -> Dataset"))
       .def("where", &where, "condition"_a, "first"_a = nb::none(), "last"_a = nb::none(),
