@@ -254,8 +254,8 @@ nb::object where(const DatasetObject& self, const std::string& condition,
 
 /// Returns the view with these gaps_of(). `step` makes it again.
 nb::object at_gaps(const DatasetObject& self, nb::bytes gaps, nb::object step) {
-  return view(self, self.data.subset(numbers_of_gaps({gaps.c_str(), gaps.size()})),
-              std::move(step));
+  return dataset_after(self, self.data.subset(numbers_of_gaps({gaps.c_str(), gaps.size()})),
+                       std::move(step));
 }
 
 nb::object find(nb::handle_t<DatasetObject> self, nb::str key) {
