@@ -181,7 +181,7 @@ def mix(
 
 @suggests
 def progress_of(state: Union[str, Mapping[str, Any]]) -> list[DataProgress]:
-    """What a run has read of each data set, up to a state of a Loader or a resume token.
+    """Counts what a run has read of each data set, up to a state of a Loader or a resume token.
 
     state: a state_dict() of a Loader, or the text of a token. The result has one element for each
         data set of a mix() with weights, and one for an order of one data set. It is empty for

@@ -17,7 +17,7 @@ class Proof(str):
 
 
 class DataProgress(NamedTuple):
-    """What a run has read of one data set. Samples that are left out count as read."""
+    """The samples that a run has read of one data set. Samples that are left out count as read."""
 
     num_samples: int
     """Number of samples of the data set."""
@@ -162,9 +162,9 @@ class SideTable(NamedTuple):
     samples_without_row: int
     """Samples whose key no row has. They have None in the columns."""
     first_row_without_sample: str
-    """Key of the first such row; empty if there is none."""
+    """Key of the first such row; empty if all rows have samples."""
     first_sample_without_row: str
-    """Key of the first such sample; empty if there is none."""
+    """Key of the first such sample; empty if all samples have rows."""
 
 
 class PackReport(NamedTuple):

@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def _state(path: str) -> tuple[int, ...] | None:
     """Returns what changes if the index or its side tables are replaced: first the time of the
-    latest change. None if the index is missing."""
+    latest change. The result is None if the index is missing."""
     files = []
     for file in (path, path + ".side"):
         try:

@@ -59,7 +59,7 @@ IndexCacheOptions Dataset::Impl::index_cache_of(const Dataset::Options& options)
 
 std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t number) {
   close_uncached(current_future().get());
-  // Replace an idle mapping of this dataset by the new one. If there is none, a shard in place is
+  // Replace an idle mapping of this dataset by the new one. Without one, a shard in place is
   // read without a mapping.
   if (MappedFile::is_budget_spent() && pool.stats().open_bytes > 0) pool.evict();
   const detail::ShardOpening how{
@@ -72,7 +72,7 @@ std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t numbe
       .require_first_block =
           [this](const Index::Shard& info) { ranges.require_first_block(info); }};
   auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
-  if (shard->is_dear()) {
+  if (shard->is_costly()) {
     const Lock lock(mutex);
     uncached.insert(number);
   }
@@ -107,7 +107,7 @@ void Dataset::Impl::close_uncached(const detail::ShardFuture* known) {
   std::erase_if(left, [&](std::uint64_t number) {
     std::uint64_t size_bytes = 0;
     if (const auto shard = pool.find(number)) {
-      if (!shard->is_dear()) return true;
+      if (!shard->is_costly()) return true;
       size_bytes = shard->size_bytes();
     } else {
       return true;

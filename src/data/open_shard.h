@@ -48,7 +48,7 @@ struct OpenShard {
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
   /// True if the shard is outside the cache's budget or is read uncached. Opening it again costs a
   /// fetch or a search for room.
-  bool is_dear() const noexcept { return !uncached_name.empty() || cached.is_overflow(); }
+  bool is_costly() const noexcept { return !uncached_name.empty() || cached.is_overflow(); }
 };
 
 /// The bytes of a sample whose shard has no `data`.

@@ -20,7 +20,7 @@ struct ShardFile {
   FileIdentity identity;
 
   std::uint64_t size_bytes() const noexcept { return 0; }  // not mapped
-  bool is_dear() const noexcept { return false; }
+  bool is_costly() const noexcept { return false; }
 };
 
 /// Reads samples of local shards that are not mapped.

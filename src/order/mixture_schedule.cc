@@ -67,7 +67,7 @@ Mixture canonical(Mixture mixture) {
     check(change, earlier, mixture.parts.size());
     earlier = change.from;
     const std::uint64_t from = block_at(change.from);
-    // Of the changes that are rounded to one block, the last one applies.
+    // The last one of the changes that are rounded to one block applies.
     const bool is_last_of_block =
         i + 1 == mixture.schedule.size() || block_at(mixture.schedule[i + 1].from) > from;
     if (!is_last_of_block || change.weights == current) continue;

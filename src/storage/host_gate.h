@@ -63,7 +63,7 @@ class HostGate {
   [[nodiscard]] std::unique_ptr<Turn> enter(const std::string& origin, int max,
                                             const Fetcher::Request& request,
                                             std::chrono::milliseconds max_pause);
-  /// As enter(), but returns null instead of waiting.
+  /// Does what enter() does, but returns null instead of waiting.
   [[nodiscard]] std::unique_ptr<Turn> try_enter(const std::string& origin, int max);
 
  private:

@@ -36,9 +36,9 @@ class HttpClient {
                       Fetcher::Sink& sink);
   /// Makes the target of a request. The request outlives the target.
   using TargetOf = std::function<HttpTarget(const Fetcher::Request& request)>;
-  /// As Fetcher::fetch_parts().
+  /// Does what Fetcher::fetch_parts() does.
   void fetch_parts(std::span<Fetcher::Part> parts, const TargetOf& target_of);
-  /// As Fetcher::max_gap_bytes().
+  /// Returns what Fetcher::max_gap_bytes() returns.
   std::uint64_t max_gap_bytes() { return speed_.bytes_in_flight(); }
 
   struct Text {
@@ -73,8 +73,8 @@ class HttpClient {
   /// Removes the conditional headers of a query after a redirect that names the file's version. The
   /// host that it leads to uses other validators.
   static HttpQuery query_for(const HttpTarget& target, HttpQuery query);
-  /// As ask(), but goes where a former request for the same file was redirected. Returns nothing if
-  /// that is unknown, or not true any more.
+  /// Does what ask() does, at the target to which a former request for the same file was redirected.
+  /// Returns nothing if the target is unknown or out of date.
   std::optional<HttpResult> ask_where_known(const HttpTarget& target, const HttpQuery& query,
                                             const Fetcher::Request& request, HttpBody& body,
                                             std::chrono::milliseconds max_pause);

@@ -48,7 +48,7 @@ class Finish {
 
 /// The connections of an exchange.
 enum class Sharing : std::uint8_t {
-  kAlone,     // the exchange has a connection of its own
+  kAlone,     // the exchange does not share its connection
   kTogether,  // concurrent exchanges share an HTTP/2 connection
 };
 
@@ -306,8 +306,8 @@ HttpResult http_exchange(CurlPool& pool, const Fetchers::Options& options, const
     const Finish finish(handle);
     result = exchange.end(code);
   }
-  // Discard a handle that failed: libcurl 7.88 cannot resolve any host after one unknown host. Also
-  // discard a connection with unread bytes, which would be taken for the next response.
+  // Discard a handle that failed: libcurl 7.88 cannot resolve any host after one unknown host. A
+  // connection with unread bytes is discarded, too: they would be taken for the next response.
   if (code == CURLE_OK && !result.has_excess) pool.give_back(std::move(handle));
   return result;
 }

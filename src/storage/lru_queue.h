@@ -27,8 +27,8 @@ struct LruEntry
   /// Set by readers without a lock.
   std::atomic<std::uint64_t> last_use{0};
   Order order;
-  void* queue = nullptr;  ///< the set that contains this entry; null if there is none
-  bool is_dear = false;
+  void* queue = nullptr;  ///< the set that contains this entry, or null
+  bool is_costly = false;
 };
 
 /// Finds the least recently used idle shard of a pool without a scan of all open shards.
@@ -44,7 +44,7 @@ class LruQueue {
   /// Number of pinned shards that one search looks at, unless all are asked for.
   static constexpr std::size_t kPinnedLooks = 16;
 
-  /// REQUIRES: the entry is in no queue. `is_dear` is set.
+  /// REQUIRES: the entry is in no queue. `is_costly` is set.
   void add(LruEntry& entry, std::uint64_t opening) noexcept {
     entry.order.opening = opening;
     insert_by_use(entry);
@@ -52,17 +52,17 @@ class LruQueue {
   void remove(LruEntry& entry) noexcept { take_out(entry); }
   void clear() noexcept {
     cheap_.clear();
-    dear_.clear();
+    costly_.clear();
     pinned_.clear();
   }
 
-  /// Returns the least recently used idle entry, a cheap one if there is any. Returns null if there
-  /// is none, or if more than `max_pinned` shards are pinned and the search missed it. Repeated
+  /// Returns the least recently used idle entry, a cheap one if there is any. Returns null if all
+  /// are pinned, or if more than `max_pinned` shards are pinned and the search missed it. Repeated
   /// searches look at all pinned shards in turn.
-  LruEntry* least_recent(bool may_be_dear, std::size_t max_pinned = kPinnedLooks) noexcept {
+  LruEntry* least_recent(bool may_be_costly, std::size_t max_pinned = kPinnedLooks) noexcept {
     recheck_pinned(max_pinned);
-    for (Set* set : {&cheap_, &dear_}) {
-      if (set == &dear_ && !may_be_dear) break;
+    for (Set* set : {&cheap_, &costly_}) {
+      if (set == &costly_ && !may_be_costly) break;
       while (!set->empty()) {
         LruEntry& first = *set->begin();
         ++looks_;
@@ -97,7 +97,7 @@ class LruQueue {
   }
   void insert_by_use(LruEntry& entry) noexcept {
     entry.order.use = entry.last_use.load(std::memory_order_relaxed);
-    insert(entry.is_dear ? dear_ : cheap_, entry);
+    insert(entry.is_costly ? costly_ : cheap_, entry);
   }
   /// Pinned entries are in the order in which they were looked at.
   void insert_pinned(LruEntry& entry) noexcept {
@@ -125,7 +125,7 @@ class LruQueue {
   }
 
   Set cheap_;
-  Set dear_;
+  Set costly_;
   Set pinned_;
   std::uint64_t looks_ = 0;
 };

@@ -24,7 +24,7 @@ struct ShardPoolOptions {
   std::size_t max_shards = 4096;
   /// Maximum total size of open shards in the address space, in bytes.
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
-  /// Maximum total size of open shards that are not dear, in bytes. Dear shards are not closed to
+  /// Maximum total size of open shards that are not costly, in bytes. Costly shards are not closed to
   /// satisfy it.
   std::uint64_t max_cheap_bytes = std::numeric_limits<std::uint64_t>::max();
 };
@@ -39,9 +39,9 @@ struct ShardPoolStats {
 
 /// A bounded pool of open shards, identified by their numbers.
 ///
-/// `Shard` is the caller's type of an open shard, with the methods `size_bytes()` and `is_dear()`,
-/// whose results do not change. A dear shard is expensive to open. The pool evicts the least
-/// recently used shard, and dear shards after all others. To make a hit cheap, time advances only
+/// `Shard` is the caller's type of an open shard, with the methods `size_bytes()` and `is_costly()`,
+/// whose results do not change. A costly shard is expensive to open. The pool evicts the least
+/// recently used shard, and costly shards after all others. To make a hit cheap, time advances only
 /// when a shard is opened: uses between two openings are not ordered.
 ///
 /// Lifetime: a handle shares ownership, and stays valid after the pool is destroyed. A shard with a
@@ -108,7 +108,7 @@ class ShardPool {
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
     victim = drop_one();
-    if (!victim) victim = drop_one(/*may_be_dear=*/true, /*max_pinned=*/kAll);
+    if (!victim) victim = drop_one(/*may_be_costly=*/true, /*max_pinned=*/kAll);
     return victim != nullptr;
   }
 
@@ -148,7 +148,7 @@ class ShardPool {
   /// The open shards. Pinned shards share it, because they may outlive the pool.
   struct Book {
     void add(Slot& slot) noexcept SHARDWISE_REQUIRES(mutex) {
-      slot.is_dear = slot.shard->is_dear();
+      slot.is_costly = slot.shard->is_costly();
       queue.add(slot, stats.opened);
       ++stats.opened;
       ++stats.open_shards;
@@ -163,13 +163,14 @@ class ShardPool {
     /// @param bytes  the difference, which may wrap.
     void count(const Slot& slot, std::uint64_t bytes) noexcept SHARDWISE_REQUIRES(mutex) {
       stats.open_bytes += bytes;
-      if (!slot.is_dear) cheap_bytes += bytes;
+      if (!slot.is_costly) cheap_bytes += bytes;
     }
 
     Mutex mutex;
     detail::LruQueue queue SHARDWISE_GUARDED_BY(mutex);
     ShardPoolStats stats SHARDWISE_GUARDED_BY(mutex);
-    std::uint64_t cheap_bytes SHARDWISE_GUARDED_BY(mutex) = 0;  // size of shards that are not dear
+    std::uint64_t cheap_bytes SHARDWISE_GUARDED_BY(mutex) =
+        0;  // size of shards that are not costly
   };
 
   struct Slot : detail::LruEntry {
@@ -302,7 +303,7 @@ class ShardPool {
         book_->stats.open_bytes > options_.max_bytes) {
       victim = drop_one();
     } else if (book_->cheap_bytes > options_.max_cheap_bytes) {
-      victim = drop_one(/*may_be_dear=*/false);
+      victim = drop_one(/*may_be_costly=*/false);
     }
     return victim != nullptr;
   }
@@ -321,10 +322,10 @@ class ShardPool {
   }
 
   /// Removes the least recently used idle shard from the pool.
-  std::unique_ptr<const Shard> drop_one(bool may_be_dear = true,
+  std::unique_ptr<const Shard> drop_one(bool may_be_costly = true,
                                         std::size_t max_pinned = detail::LruQueue::kPinnedLooks)
       SHARDWISE_REQUIRES(book_->mutex) {
-    while (detail::LruEntry* const best = book_->queue.least_recent(may_be_dear, max_pinned)) {
+    while (detail::LruEntry* const best = book_->queue.least_recent(may_be_costly, max_pinned)) {
       // If take() fails, another thread has pinned the shard in the meantime; look for the next
       // one.
       if (auto victim = take(*book_, static_cast<Slot&>(*best))) return victim;

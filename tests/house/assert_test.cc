@@ -19,7 +19,7 @@ namespace {
 
 struct Shard {
   std::uint64_t size_bytes() const { return 1; }
-  bool is_dear() const { return false; }
+  bool is_costly() const { return false; }
 };
 
 class AssertDeathTest : public testing::Test {

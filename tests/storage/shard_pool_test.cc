@@ -24,8 +24,8 @@ namespace {
 /// A shard that counts how many shards exist.
 struct FakeShard {
   FakeShard(std::uint64_t shard_number, std::uint64_t size, std::atomic<int>& count,
-            bool dear = false)
-      : number(shard_number), size_of_it(size), alive(count), is_dear_(dear) {
+            bool costly = false)
+      : number(shard_number), size_of_it(size), alive(count), is_costly_(costly) {
     ++alive;
   }
   FakeShard(const FakeShard&) = delete;
@@ -36,12 +36,12 @@ struct FakeShard {
   }
 
   std::uint64_t size_bytes() const { return size_of_it; }
-  bool is_dear() const { return is_dear_; }
+  bool is_costly() const { return is_costly_; }
 
   std::uint64_t number;
   std::uint64_t size_of_it;
   std::atomic<int>& alive;
-  bool is_dear_;
+  bool is_costly_;
   std::function<void()> at_end;
 };
 
@@ -54,12 +54,12 @@ class ShardPoolTest : public ::testing::Test {
  protected:
   /// Returns a function that opens shard n with a size of (n + 1) * 10 bytes, and records its
   /// calls. Threads: one.
-  /// @param has_dear  every third shard is dear.
-  Pool::Opener opener(bool has_dear = false) {
-    return [this, has_dear](std::uint64_t number) {
+  /// @param has_costly  every third shard is costly.
+  Pool::Opener opener(bool has_costly = false) {
+    return [this, has_costly](std::uint64_t number) {
       opened_.push_back(number);
       return std::make_unique<FakeShard>(number, (number + 1) * 10, alive_,
-                                         has_dear && is_third(number));
+                                         has_costly && is_third(number));
     };
   }
 
@@ -95,8 +95,8 @@ TEST_F(ShardPoolTest, AThreadThatIsCancelledDoesNotWaitForTheOneThatOpens) {
 /// A model of the pool as a plain list. Its shards are those that ShardPoolTest::opener() opens.
 class PoolModel {
  public:
-  PoolModel(const ShardPoolOptions& options, bool has_dear)
-      : options_(options), has_dear_(has_dear) {}
+  PoolModel(const ShardPoolOptions& options, bool has_costly)
+      : options_(options), has_costly_(has_costly) {}
 
   void get(std::uint64_t number) {
     if (Open* const there = use(number)) {
@@ -122,10 +122,10 @@ class PoolModel {
     drop(shard);
     return true;
   }
-  bool evict(bool may_be_dear = true) {
+  bool evict(bool may_be_costly = true) {
     auto victim = open_.end();
     for (auto shard = open_.begin(); shard != open_.end(); ++shard) {
-      if (shard->num_holders > 0 || (!may_be_dear && is_dear(*shard))) continue;
+      if (shard->num_holders > 0 || (!may_be_costly && is_costly(*shard))) continue;
       if (victim == open_.end() || rank(*shard) < rank(*victim)) victim = shard;
     }
     if (victim == open_.end()) return false;
@@ -138,7 +138,7 @@ class PoolModel {
   ShardPoolStats stats() const {
     ShardPoolStats now = stats_;
     now.open_shards = open_.size();
-    now.open_bytes = bytes(/*with_dear=*/true);
+    now.open_bytes = bytes(/*with_costly=*/true);
     return now;
   }
 
@@ -161,24 +161,24 @@ class PoolModel {
     open_.erase(shard);
     ++stats_.evicted;
   }
-  bool is_dear(const Open& shard) const { return has_dear_ && is_third(shard.number); }
+  bool is_costly(const Open& shard) const { return has_costly_ && is_third(shard.number); }
   std::pair<bool, std::uint64_t> rank(const Open& shard) const {
-    return {is_dear(shard), last_uses_.at(shard.number)};
+    return {is_costly(shard), last_uses_.at(shard.number)};
   }
-  std::uint64_t bytes(bool with_dear) const {
+  std::uint64_t bytes(bool with_costly) const {
     std::uint64_t sum = 0;
     for (const Open& shard : open_) {
-      if (with_dear || !is_dear(shard)) sum += (shard.number + 1) * 10;
+      if (with_costly || !is_costly(shard)) sum += (shard.number + 1) * 10;
     }
     return sum;
   }
   bool make_room() {
     if (open_.size() > options_.max_shards || bytes(true) > options_.max_bytes) return evict();
-    return bytes(false) > options_.max_cheap_bytes && evict(/*may_be_dear=*/false);
+    return bytes(false) > options_.max_cheap_bytes && evict(/*may_be_costly=*/false);
   }
 
   const ShardPoolOptions options_;
-  const bool has_dear_;
+  const bool has_costly_;
   std::vector<Open> open_;  // in the order in which they were opened
   std::map<std::uint64_t, std::uint64_t> last_uses_;
   std::uint64_t clock_ = 1;
@@ -192,12 +192,12 @@ TEST_F(ShardPoolTest, DoesWhatAPlainListDoes) {
     ShardPoolOptions options;
     options.max_shards = random.below(6);
     if (random.flip()) options.max_bytes = random.below(300);
-    const bool has_dear = random.flip();
+    const bool has_costly = random.flip();
     if (random.flip()) options.max_cheap_bytes = random.below(150);
     std::vector<Pool::Handle> held;  // may outlive the pool
     {
-      Pool pool(kShards, opener(has_dear), options);
-      PoolModel model(options, has_dear);
+      Pool pool(kShards, opener(has_costly), options);
+      PoolModel model(options, has_costly);
       for (int step = 0; step < 200 && !HasFailure(); ++step) {
         const std::uint64_t number = random.below(kShards);
         const std::size_t any = held.empty() ? 0 : random.below(held.size());

@@ -57,7 +57,7 @@ constexpr OwnName kOwnNames[] = {
     {"decode", kText, "value of --decode"},
     {"delivered", kNumber, "delivered samples of the epoch or of the window", true},
     {"directory", kText, "folder of the shards"},
-    {"data_sets", kList, "what the run has read of each data set of a mixture"},
+    {"data_sets", kList, "samples that the run has read of each data set of a mixture"},
     {"dropped", kList, "missing shards that were left out"},
     {"dry_run", kFlag, "nothing was changed"},
     {"end", kNumber, "end of the range of positions, exclusive"},
