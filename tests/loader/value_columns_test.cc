@@ -221,7 +221,7 @@ TEST(ValueColumnsTest, ArraysAtJsonPathsAreRowsOfNumbers) {
 TEST(ValueColumnsTest, EmptyRowsOfABatchWithoutOtherRowsHaveOneDimension) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", {{{"json", "[]"}}, {{"json", "[]"}}});
-  const Batch batch = all_rows(
+  const Batch batch = one_batch(
       data, {columns::tokens("json:$"), columns::array("json:$", DType::kFloat32).named("reals"),
              columns::ragged_function("f", DType::kInt8,
                                       [](const Sample&, const Hash128&, columns::Row&) {})});
