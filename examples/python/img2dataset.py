@@ -1,9 +1,12 @@
-"""Trains on the output of img2dataset: chosen by width and height, with captions from the JSON.
+"""Trains on the output of img2dataset: chosen by the columns of its parquet files, with captions from the JSON.
 
+    python img2dataset.py --out run
     python img2dataset.py laion/00000.tar laion/00001.tar --out run
     torchrun --nproc-per-node 2 img2dataset.py laion/*.tar --out run --resume
 
-Samples need the fields jpg and json, as `img2dataset --output_format webdataset` writes them.
+Samples need the fields jpg and json, as `img2dataset --output_format webdataset` writes them. The parquet file
+beside a tar (00000.parquet beside 00000.tar) is attached to the index; a column that img2dataset was told to
+save, e.g. similarity, then also selects samples. Without tars, the program first makes up some.
 Exact: each chosen sample comes once in an epoch. The index has their widths and heights, so that the number
 of steps is known before an image is read.
 Resume: the checkpoint holds the loader's state, which is valid for another number of ranks.
@@ -21,13 +24,31 @@ from shardwise import columns
 from shardwise.transforms import ImageTransform, RandomResizedCrop
 
 
+def make_index(index, shards):
+    """Indexes the shards, with the widths and heights of their parquet files, or else of the JSON."""
+    tables = [shard.with_suffix(".parquet") for shard in shards]
+    if not all(table.exists() for table in tables):
+        shardwise.index(index, shards, columns=["json:$.width", "json:$.height"])
+        return
+    from pyarrow import dataset
+
+    shardwise.index(index, shards)
+    rows = dataset.dataset(tables).scanner(columns=["key", "width", "height"]).to_reader()
+    attached = shardwise.attach(index, rows, on="key", name="img2dataset")
+    print(f"{attached.rows_without_sample} of {attached.num_rows} pictures were not downloaded", flush=True)
+
+
 def train(options):
     is_first = not dist.is_initialized() or dist.get_rank() == 0
     options.out.mkdir(exist_ok=True)
 
     index = options.out / "train.idx"
     if is_first and not index.exists():
-        shardwise.index(index, options.shards, columns=["json:$.width", "json:$.height"])
+        if not options.shards:
+            import made_up
+
+            options.shards = made_up.make(options.out / "made-up")
+        make_index(index, options.shards)
     if dist.is_initialized():
         dist.barrier()
     data = shardwise.open(index).where("width >= 64 AND height >= 64 AND width < 3 * height")
@@ -82,7 +103,7 @@ def train(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("shards", nargs="+")
+    parser.add_argument("shards", nargs="*", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--epochs", type=int, default=2)
