@@ -109,7 +109,7 @@ class Model:
             del self.tables[name]
 
     def repack(self) -> None:
-        folder = self.folder / f"repacked{self.made}"
+        folder = self.folder / f"repacked{self.seen['repack']}"
         data = shardwise.open(self.index)
         if not len(data):
             return

@@ -135,25 +135,25 @@ def test_an_epoch_with_columns_of_both(images, captions, how):
     state = None
     for batch in loader:
         for name, label, caption, n in zip(
-            batch["__key__"], batch["cls"], batch["caption.txt"], batch["n"]
+            batch.text("__key__"), batch["cls"], batch.text("caption.txt"), batch["n"]
         ):
             i = int(name[1:])
             seen.append(i)
             assert label == i % 3
             assert (caption, n) == ("none", -1) if i % 4 == 0 else (f"caption {i}", i)
         if state is None and len(seen) >= 12:
-            state = loader.state()
+            state = loader.state_dict()
             break
     resumed = Loader(data, columns=made, order=Order(seed=3, chunk_size=8), batch_size=5)
-    resumed.restore(state)
+    resumed.load_state_dict(state)
     for batch in resumed:
-        seen += [int(name[1:]) for name in batch["__key__"]]
+        seen += [int(name[1:]) for name in batch.text("__key__")]
     resumed.prove()
     assert sorted(seen) == (MATCHED if how == "inner" else list(range(40)))
     data = images.join(captions[1:], how=how)
     other = Loader(data, columns=made, order=Order(seed=3, chunk_size=8))
     with pytest.raises(Mismatch):
-        other.restore(state)
+        other.load_state_dict(state)
 
 
 def read_in_worker(pickled: bytes) -> Any:
@@ -184,14 +184,14 @@ def test_pickling(images, captions):
 def test_an_updated_index_is_another_join(tmp_path, images, captions):
     data = images.join(captions)
     pickled = pickle.dumps(data)
-    token = Loader(data, columns=[columns.key()], order=Order(seed=1)).state()
-    write(tmp_path, "captions", [(key(i), {"caption.txt": "new"}) for i in range(40)])
+    state = Loader(data, columns=[columns.key()], order=Order(seed=1)).state_dict()
+    write(tmp_path, "captions", [(key(i), {"caption.txt": "new", "n": "1"}) for i in range(40)])
     references.forget()
     with pytest.raises(Mismatch):
         pickle.loads(pickled)
     again = images.join(shardwise.open(captions.path))
     with pytest.raises(Mismatch):
-        Loader(again, columns=[columns.key()], order=Order(seed=1)).restore(token)
+        Loader(again, columns=[columns.key()], order=Order(seed=1)).load_state_dict(state)
 
 
 def test_torch_workers(images, captions):
@@ -224,7 +224,7 @@ def test_remote_shards_of_both_sides(tmp_path, access):
         made = [columns.bytes("png"), columns.text("caption.txt")]
         for _ in range(2):
             loader = Loader(data, columns=made, order=Order(seed=1, chunk_size=5), batch_size=4)
-            found = [text for batch in loader for text in batch["caption.txt"]]
+            found = [text for batch in loader for text in batch.text("caption.txt")]
             loader.prove()
             assert sorted(found) == sorted(f"caption {i}" for i in range(40))
         if access == "cache":
