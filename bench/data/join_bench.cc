@@ -1,8 +1,8 @@
-// Joins of 1 M tiny samples (300 bytes, 100 shards) with 1 M captions (300 bytes, 100 shards), whose
+// Joins of 1 M tiny samples (300 bytes, 100 shards) with 1 M captions (300 bytes, 100 shards). The
 // keys come in the same order, or scattered. The page cache is warm.
 //
 //   BM_Join_*                join() itself; the counter "MB" is the memory that the result takes
-//   BM_JoinedView_*          one sample: find its bytes, read the first byte of a field of each side
+//   BM_JoinedView_*          one sample: find its bytes, read the first byte of a field per side
 //     Plain                  the limit to compare with: one dataset, one field
 //     Two                    data[i] of both datasets, by the same number: a join by hand
 //     Joined                 data[i] of the join

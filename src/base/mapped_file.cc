@@ -16,7 +16,7 @@ namespace bi = boost::interprocess;
 
 namespace {
 
-// Number of files that this process has mapped. A forked child inherits the mappings and the number.
+// Number of files that this process has mapped. A forked child inherits mappings and number.
 std::atomic<std::size_t> num_mapped{0};
 std::atomic<std::size_t> max_mapped{0};  // 0 until needed
 

@@ -36,10 +36,10 @@ class SHARDWISE_EXPORT MappedFile {
   /// Tells the kernel how the file will be read from now on (madvise).
   void advise(Access access) noexcept;
 
-  /// True if this process has as many mapped files as its budget. The budget is three quarters of the
-  /// kernel's limit on mappings (vm.max_map_count), because memory allocation, threads and libraries
-  /// need mappings, too. Code that can do without another mapping then does so. open() never
-  /// refuses.
+  /// True if this process has as many mapped files as its budget. The budget is three quarters of
+  /// the kernel's limit on mappings (vm.max_map_count), because memory allocation, threads and
+  /// libraries need mappings, too. Code that can do without another mapping then does so. open()
+  /// never refuses.
   static bool is_budget_spent();
   /// Replaces the budget, for tests; 0 means the kernel's. Returns the budget that applied before.
   static std::size_t set_budget(std::size_t max_files) noexcept;

@@ -13,8 +13,8 @@
 namespace shardwise::detail {
 
 /// Returns the sizes of samples' keys and fields from a dataset's index, without opening shards. If
-/// there is no index (Dataset::open_lazily), opens the samples' shards one after another. In a join,
-/// a field's size comes from the index of the dataset that has the field.
+/// there is no index (Dataset::open_lazily), opens the samples' shards one after another. In a
+/// join, a field's size comes from the index of the dataset that has the field.
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT FieldSizes {
  public:

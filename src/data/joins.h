@@ -15,8 +15,8 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
 
-// A join is a dataset, the first, with other datasets beside it. The first dataset has the numbering,
-// and a table gives for each of its samples the number of the matching sample in `other`:
+// A join is a dataset, the first, with other datasets beside it. The first dataset has the
+// numbering. A table gives for each of its samples the number of the matching sample in `other`:
 //
 //     first        0   1   2   3   4        numbers in the index of the first dataset
 //     matches     12   -   0   0   7        numbers in the other dataset, which may be a view

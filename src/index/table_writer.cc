@@ -43,8 +43,8 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-/// Finds repeated keys among pairs of a sample and its key's hash, in order of hash. The hash may be
-/// a prefix of the whole one. If several keys have the same hash, it reads these keys from the
+/// Finds repeated keys among pairs of a sample and its key's hash, in order of hash. The hash may
+/// be a prefix of the whole one. If several keys have the same hash, it reads these keys from the
 /// segments and compares them.
 class RepeatedKeys {
  public:

@@ -68,8 +68,8 @@ std::string catalogue_name(const Hash128& hash) {
   return to_string(hash) + std::string(kCatalogueSuffix);
 }
 
-/// Returns the fingerprint of a version. Returns nullopt unless the catalogue's bytes are those that
-/// were fetched, and its table can be opened. Segments of the table are checked when they are used.
+/// Returns the fingerprint of a version. Returns nullopt unless the catalogue's bytes are those
+/// that were fetched, and its table can be opened. Segments of the table are checked on use.
 /// Cost: reads the catalogue.
 std::optional<Hash128> intact_fingerprint(const std::string& path) try {
   const IndexFiles files(path);

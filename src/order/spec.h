@@ -25,8 +25,8 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
 /// positions of the earlier epochs count, too.
 std::uint64_t position_in_run(const ResumeToken::OrderSpec& spec, SkipList::Point point);
 
-/// Returns `here` with the weights of `there` before `position` of the run, if the orders differ only
-/// in the weights of a mixture. Returns `here` otherwise.
+/// Returns `here` with the weights of `there` before `position` of the run, if the orders differ
+/// only in the weights of a mixture. Returns `here` otherwise.
 /// Errors: InvalidArgument if the mixture of `there` is not valid.
 ResumeToken::OrderSpec continued(const ResumeToken::OrderSpec& here,
                                  const ResumeToken::OrderSpec& there, std::uint64_t position);

@@ -73,8 +73,8 @@ class HttpClient {
   /// Removes the conditional headers of a query after a redirect that names the file's version. The
   /// host that it leads to uses other validators.
   static HttpQuery query_for(const HttpTarget& target, HttpQuery query);
-  /// Does what ask() does, at the target to which a former request for the same file was redirected.
-  /// Returns nothing if the target is unknown or out of date.
+  /// Does what ask() does, at the target to which a former request for the same file was
+  /// redirected. Returns nothing if the target is unknown or out of date.
   std::optional<HttpResult> ask_where_known(const HttpTarget& target, const HttpQuery& query,
                                             const Fetcher::Request& request, HttpBody& body,
                                             std::chrono::milliseconds max_pause);

@@ -24,8 +24,8 @@ struct ShardPoolOptions {
   std::size_t max_shards = 4096;
   /// Maximum total size of open shards in the address space, in bytes.
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
-  /// Maximum total size of open shards that are not costly, in bytes. Costly shards are not closed to
-  /// satisfy it.
+  /// Maximum total size of open shards that are not costly, in bytes. Costly shards are not closed
+  /// to satisfy it.
   std::uint64_t max_cheap_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
@@ -39,10 +39,10 @@ struct ShardPoolStats {
 
 /// A bounded pool of open shards, identified by their numbers.
 ///
-/// `Shard` is the caller's type of an open shard, with the methods `size_bytes()` and `is_costly()`,
-/// whose results do not change. A costly shard is expensive to open. The pool evicts the least
-/// recently used shard, and costly shards after all others. To make a hit cheap, time advances only
-/// when a shard is opened: uses between two openings are not ordered.
+/// `Shard` is the caller's type of an open shard, with the methods `size_bytes()` and
+/// `is_costly()`, whose results do not change. A costly shard is expensive to open. The pool evicts
+/// the least recently used shard, and costly shards after all others. To make a hit cheap, time
+/// advances only when a shard is opened: uses between two openings are not ordered.
 ///
 /// Lifetime: a handle shares ownership, and stays valid after the pool is destroyed. A shard with a
 ///   handle is pinned and cannot be evicted. If all shards are pinned, the pool exceeds its bounds

@@ -200,7 +200,8 @@ TEST(ResourceLimitTest, DatasetsOfAProcessShareABudgetOfMappings) {
 
 // Fault under test: tests/faults.md 27.
 TEST(ResourceLimitTest, ManyIndexesTogetherDoNotExhaustTheKernelsMappings) {
-  if (kSanitized) GTEST_SKIP() << "needs a build without sanitizers, whose mappings it counts";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they have mappings";
   std::size_t max = 0;
   std::ifstream("/proc/sys/vm/max_map_count") >> max;
   if (max == 0 || max > 100'000) {

@@ -195,7 +195,7 @@ def test_an_updated_index_is_another_join(tmp_path, images, captions):
 
 
 def test_torch_workers(images, captions):
-    torch = pytest.importorskip("torch")
+    torch = pytest.importorskip("torch", reason="needs PyTorch; skipped because it is not installed")
     data = images.join(captions)
     loader = torch.utils.data.DataLoader(data, batch_size=4, num_workers=2, collate_fn=list)
     found = [sample.text("caption.txt") for batch in loader for sample in batch]

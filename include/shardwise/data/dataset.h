@@ -298,9 +298,9 @@ class SHARDWISE_EXPORT Dataset {
   ///
   /// The fingerprint depends on both datasets. A resume token of one join is therefore refused by a
   /// join with another version of `other`.
-  /// Errors: InvalidArgument if a key is repeated in `other`. InvalidArgument if both datasets have a
-  ///   field of the same name and there is no suffix, or if the suffix is not valid. Unsupported if a
-  ///   dataset was opened lazily. CorruptIndex. Cancelled.
+  /// Errors: InvalidArgument if a key is repeated in `other`. InvalidArgument if both datasets have
+  ///   a field of the same name and there is no suffix, or if the suffix is not valid. Unsupported
+  ///   if a dataset was opened lazily. CorruptIndex. Cancelled.
   /// Cost: O(samples of both). If both have the same order of keys, about the time to read the
   ///   keys; otherwise a lookup per sample. The result takes 4 bytes per sample of this dataset (8
   ///   if `other` has 2^32 samples or more), and during the call 1 bit per sample of `other`.

@@ -129,8 +129,8 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
 
 /// Returns a warning for the user if each rank of `sampler` opens nearly as many shards as it reads
 /// samples, because many ranks share a stream: every rank then reads a few samples of every shard.
-/// Otherwise returns nothing. Small epochs, in which a rank opens less than 1,000 shards, and orders
-/// that read single samples anyway get no warning.
+/// Otherwise returns nothing. Small epochs, in which a rank opens less than 1,000 shards, and
+/// orders that read single samples anyway get no warning.
 /// @param num_shards  number of shards of the data.
 SHARDWISE_EXPORT std::optional<std::string> shared_stream_warning(const Sampler& sampler,
                                                                   std::uint64_t num_shards);

@@ -27,8 +27,8 @@ class ShardHandle;
 /// One sample, read in place: its fields are views into the mapped shard. With
 /// Dataset::Access::kRead they are views into a copy that the sample owns.
 ///
-/// A sample of a join (Dataset::join) has the fields of the first dataset, then those of the others.
-/// Its key, numbers and shard are those of the first dataset.
+/// A sample of a join (Dataset::join) has the fields of the first dataset, then those of the
+/// others. Its key, numbers and shard are those of the first dataset.
 ///
 /// Threads: immutable; safe from any thread.
 /// Lifetime: a Sample shares ownership of the index and of its shard's mapping or its bytes. Its
@@ -102,7 +102,7 @@ class SHARDWISE_EXPORT Sample {
   Sample() noexcept = default;  // a moved-from sample
   Sample(detail::ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
 
-  /// The place of a field: the sample that owns it, and its number among the members of that sample.
+  /// The place of a field: the sample that owns it, and its number among that sample's members.
   struct Place {
     const Sample* sample;
     std::size_t member;

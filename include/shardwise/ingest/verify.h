@@ -46,9 +46,9 @@ SHARDWISE_EXPORT std::optional<std::string> verify_shard(const Index& index, std
                                                          const VerifyOptions& options = {});
 
 /// Checks all shards against the index, and reports the result of verify_shard() for each, in
-/// order. Unless VerifyOptions::threads is set, up to 16 remote shards are checked at a time. A full
-/// check then handles fewer at a time, so that temporary files take at most 1 GiB, or the size of
-/// one shard if that is larger.
+/// order. Unless VerifyOptions::threads is set, up to 16 remote shards are checked at a time. A
+/// full check then handles fewer at a time, so that temporary files take at most 1 GiB, or the size
+/// of one shard if that is larger.
 ///
 /// @param report  called on this thread, never concurrently with `options.progress`. An exception
 ///   from it ends the call.

@@ -166,9 +166,9 @@ class SHARDWISE_EXPORT Sampler {
   /// list that the token lacks apply from that point on.
   ///
   /// A mixture keeps the weights that the token's run had up to the token's position, so spec() and
-  /// later tokens have them in the mixture's schedule. With kAllowAtEpochBorder, the weights of this
-  /// order may be others than the token's from that position on. They apply from the next multiple
-  /// of 256 positions of the run on, and each data set continues where it was.
+  /// later tokens have them in the mixture's schedule. With kAllowAtEpochBorder, the weights of
+  /// this order may be others than the token's from that position on. They apply from the next
+  /// multiple of 256 positions of the run on, and each data set continues where it was.
   ///
   /// With kAllowAtEpochBorder, a token at the beginning of an epoch may have other data or another
   /// order. The history of later tokens records the data and order of this token. If the data

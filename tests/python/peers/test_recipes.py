@@ -163,7 +163,7 @@ def test_the_weights_of_a_schedule_change_when_it_resumes(data: Path, tmp_path: 
 
 @pytest.mark.parametrize("name", ["buckets", "img2dataset", "schedule"])
 def test_a_recipe_runs_in_an_empty_folder(name: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="needs pyarrow, which is not installed")
+    pytest.importorskip("pyarrow", reason="needs pyarrow; skipped because it is not installed")
     program = Path(__file__).parents[3] / "examples" / "python" / f"{name}.py"
     code, said = launch([str(program), "--out", "run"], tmp_path)
     assert code == 0, said
