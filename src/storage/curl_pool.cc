@@ -37,6 +37,7 @@ void CurlMulti::keep_connections(long max) noexcept {
 }
 
 bool CurlMulti::add(CURL* easy) noexcept {
+  has_new_ = true;
   return curl_multi_add_handle(multi_.get(), easy) == CURLM_OK;
 }
 
@@ -44,15 +45,24 @@ std::optional<CurlMulti::Ended> CurlMulti::wait(std::chrono::milliseconds timeou
   const auto end = std::chrono::steady_clock::now() + timeout;
   while (!has_failed_) {
     int number = 0;
+    // libcurl gives a new transfer the connection of a transfer that has just ended.
+    may_reuse_ = std::exchange(has_new_, false);
     has_failed_ = curl_multi_perform(multi_.get(), &number) != CURLM_OK;
-    while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &number)) {
-      if (message->msg == CURLMSG_DONE) return Ended{message->easy_handle, message->data.result};
-    }
+    if (const auto ended = next_ended()) return ended;
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (left.count() <= 0) break;
     const int ms = static_cast<int>(left.count());
     if (curl_multi_poll(multi_.get(), nullptr, 0, ms, nullptr) != CURLM_OK) has_failed_ = true;
+  }
+  return std::nullopt;
+}
+
+std::optional<CurlMulti::Ended> CurlMulti::next_ended() noexcept {
+  int number = 0;
+  while (const CURLMsg* message = curl_multi_info_read(multi_.get(), &number)) {
+    if (message->msg != CURLMSG_DONE) continue;
+    return Ended{message->easy_handle, message->data.result, !may_reuse_};
   }
   return std::nullopt;
 }

@@ -38,6 +38,8 @@ class CurlMulti {
   struct Ended {
     CURL* easy = nullptr;
     CURLcode code = CURLE_OK;
+    /// No other transfer uses its connection yet. May be false although none does.
+    bool has_idle_connection = false;
   };
   /// Starts a transfer. Returns false if libcurl cannot.
   /// REQUIRES: `easy` outlives the transfer, which ends with remove().
@@ -45,6 +47,8 @@ class CurlMulti {
   /// Performs the transfers until one has ended, or `timeout` has passed, or libcurl fails. Returns
   /// the transfer that ended. Information about it can be read until remove() is called.
   std::optional<Ended> wait(std::chrono::milliseconds timeout) noexcept;
+  /// Returns another transfer that ended during the last wait().
+  std::optional<Ended> next_ended() noexcept;
   void remove(CURL* easy) noexcept;
   /// True if libcurl failed. No transfer will end any more.
   bool has_failed() const noexcept { return has_failed_; }
@@ -55,6 +59,8 @@ class CurlMulti {
   };
   std::unique_ptr<CURLM, Deleter> multi_;
   bool has_failed_ = false;
+  bool has_new_ = false;    // a transfer was added, and has no connection yet
+  bool may_reuse_ = false;  // the last wait() gave a transfer a connection
 };
 
 /// A libcurl easy handle, and the multi handle that performs its transfers.

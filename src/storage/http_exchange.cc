@@ -68,7 +68,8 @@ class Exchange {
   CURLcode prepare(const Fetchers::Options& options, const HttpTarget& target,
                    const HttpQuery& query, Sharing sharing);
   /// Returns the result of a transfer that ended with `code`. Errors: as http_exchange().
-  HttpResult end(CURLcode code);
+  /// @param is_idle  no other transfer uses the connection yet.
+  HttpResult end(CURLcode code, bool is_idle);
   /// True if the connection has unread bytes, which would be taken for the next response.
   bool has_excess() const noexcept { return result_.has_excess; }
 
@@ -271,14 +272,14 @@ void Exchange::take_times() {
   result_.body_bytes = static_cast<std::uint64_t>(bytes);
 }
 
-HttpResult Exchange::end(CURLcode code) {
+HttpResult Exchange::end(CURLcode code, bool is_idle) {
   if (thrown_) std::rethrow_exception(thrown_);
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
   // Stopping early is a success for an error page, because only its start is needed.
   if (code == CURLE_WRITE_ERROR && result_.error_text.size() == kMaxErrorText) code = CURLE_OK;
   result_.code = code;
   if (code == CURLE_OK) {
-    if (has_unread_bytes()) result_.has_excess = true;
+    if (is_idle && has_unread_bytes()) result_.has_excess = true;
     const char* url = nullptr;
     curl_easy_getinfo(handle_, CURLINFO_REDIRECT_URL, &url);
     if (url != nullptr) result_.redirect_url = url;
@@ -304,7 +305,7 @@ HttpResult http_exchange(CurlPool& pool, const Fetchers::Options& options, const
       code = handle.perform(request.cancel);
     }
     const Finish finish(handle);
-    result = exchange.end(code);
+    result = exchange.end(code, true);
   }
   // Discard a handle that failed: libcurl 7.88 cannot resolve any host after one unknown host. A
   // connection with unread bytes is discarded, too: they would be taken for the next response.
@@ -352,24 +353,34 @@ bool HttpExchanges::start(std::size_t id, const HttpTarget& target, const HttpQu
 
 std::optional<HttpExchanges::Ended> HttpExchanges::wait(std::chrono::milliseconds timeout) {
   const SigpipeGuard guard;
-  const auto ended = multi_.wait(timeout);
-  if (multi_.has_failed()) may_start_ = false;
-  if (!ended) return std::nullopt;
+  if (ended_.empty()) {
+    auto ended = multi_.wait(timeout);
+    if (multi_.has_failed()) may_start_ = false;
+    // All of them now, because exchanges that start later use their connections.
+    for (; ended; ended = multi_.next_ended()) ended_.push_back(end(*ended));
+  }
+  if (ended_.empty()) return std::nullopt;
+  Ended first = std::move(ended_.front());
+  ended_.pop_front();
+  return first;
+}
+
+HttpExchanges::Ended HttpExchanges::end(const CurlMulti::Ended& ended) {
   const auto found = std::ranges::find_if(
-      running_, [&](const auto& running) { return running->easy.get() == ended->easy; });
+      running_, [&](const auto& running) { return running->easy.get() == ended.easy; });
   const std::unique_ptr<Running> running = std::move(*found);
   running_.erase(found);
   Ended outcome{.id = running->id, .result = {}, .error = nullptr};
   try {
-    outcome.result = running->exchange.end(ended->code);
+    outcome.result = running->exchange.end(ended.code, ended.has_idle_connection);
   } catch (...) {
     outcome.error = std::current_exception();
   }
   // See http_exchange().
-  if (running->exchange.has_excess() || ended->code == CURLE_COULDNT_RESOLVE_HOST) {
+  if (running->exchange.has_excess() || ended.code == CURLE_COULDNT_RESOLVE_HOST) {
     may_start_ = false;
   }
-  multi_.remove(ended->easy);
+  multi_.remove(ended.easy);
   return outcome;
 }
 

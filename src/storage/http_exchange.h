@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -130,18 +131,21 @@ class HttpExchanges {
   };
   /// Waits until an exchange ends, at most for `timeout`. Returns nothing after the timeout.
   std::optional<Ended> wait(std::chrono::milliseconds timeout);
-  [[nodiscard]] std::size_t num_running() const noexcept { return running_.size(); }
+  /// Returns the number of exchanges that wait() has not returned yet.
+  [[nodiscard]] std::size_t num_running() const noexcept { return running_.size() + ended_.size(); }
   /// True if wait() will return nothing any more.
-  [[nodiscard]] bool has_failed() const noexcept { return multi_.has_failed(); }
+  [[nodiscard]] bool has_failed() const noexcept { return multi_.has_failed() && ended_.empty(); }
 
  private:
   class Running;
+  Ended end(const CurlMulti::Ended& ended);
 
   CurlPool& pool_;
   const Fetchers::Options& options_;
   CurlMulti multi_;
   bool may_start_ = true;
   std::vector<std::unique_ptr<Running>> running_;
+  std::deque<Ended> ended_;  // not returned yet
 };
 
 }  // namespace shardwise
