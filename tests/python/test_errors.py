@@ -323,7 +323,8 @@ def _spellings() -> list[str]:
 # Calls whose arguments an error may name without the call.
 _CALLS = [
     shardwise.open, shardwise.index, shardwise.attach, shardwise.ShardCache, shardwise.ShardWriter,
-    shardwise.Sampler, shardwise.Loader, transforms.ImageTransform,
+    shardwise.Sampler, shardwise.Loader, shardwise.Loader.load_state_dict,
+    transforms.ImageTransform,
 ]  # fmt: skip
 
 
