@@ -18,7 +18,7 @@ constexpr std::uint64_t kMaxRows = 64;
 /// Returns the path of an intact index without side tables.
 std::string plain_index(const std::string& name) {
   const IndexFolder& folder = IndexFolder::get();
-  const std::string path = folder.path(name);
+  std::string path = folder.path(name);
   write_whole(path, folder.catalogue_bytes());
   std::remove((path + std::string(detail::kSideSuffix)).c_str());
   return path;

@@ -41,6 +41,7 @@ std::vector<Mixture::Change> parse_schedule(const std::vector<std::string>& sche
     throw_usage("--schedule can only be given with --mix; give --mix, or leave out --schedule");
   }
   std::vector<Mixture::Change> changes;
+  changes.reserve(schedule.size());
   for (const std::string& text : schedule) changes.push_back(parse_change(text));
   return changes;
 }
