@@ -204,7 +204,7 @@ def main() -> None:
     index = f"{args.folder}/bench.idx"
     if os.path.exists(index):
         os.remove(index)
-    shardwise.index(urls, index)
+    shardwise.index(index, urls)
     where = places(args.folder, base)
 
     def field(sample: shardwise.Sample) -> bytes:
