@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "shardwise/storage/fetcher.h"
 #include "storage/authorities.h"
@@ -297,9 +301,9 @@ TEST(HostGateTest, AfterAPauseEachAnswerAllowsOneMoreTransfer) {
   const auto before = gate.enter("http://a", 0, request, kAnHour);
   gate.enter("http://a", 0, request, kAnHour)->refused({}, kShort, kShort);
   before->accepted();  // was sent before the refusal
-  std::vector<std::unique_ptr<HostGate::Turn>> turns;
   EXPECT_EQ(gate.try_enter("http://a", 0), nullptr) << "the old transfer still runs";
   HostGate fresh;
+  std::vector<std::unique_ptr<HostGate::Turn>> turns;
   fresh.enter("http://a", 0, request, kAnHour)->refused({}, kShort, kShort);
   turns.push_back(fresh.enter("http://a", 0, request, kAnHour));
   for (std::size_t allowed = 1; allowed < 63; ++allowed) {
