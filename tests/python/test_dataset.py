@@ -479,7 +479,7 @@ def test_other_sources_than_an_index(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="build=False"):
         shardwise.open(shards, index_directory=tmp_path / "other", build=False)
     shardwise.index(tmp_path / "plain.idx", shards)
-    with pytest.raises(errors.NotFound, match="no column 'cls=cls'.*plain.idx"):
+    with pytest.raises(errors.NotFound, match="no column 'cls'.*plain.idx"):
         shardwise.open(tmp_path / "plain.idx", columns=["cls"])
     with pytest.raises(ValueError, match="map, read or range"):
         shardwise.open(shards, access="nix", index_directory=tmp_path / "kept")
