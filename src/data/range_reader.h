@@ -51,7 +51,7 @@ class RangeReader {
   void read_many(std::span<RangedSample> samples);
 
   /// Throws StaleIndex if the first 512 bytes of a remote shard are not the indexed ones. They are
-  /// fetched only once. If the index has hashes, which verify each sample, they are not fetched.
+  /// fetched once by each thread at most. Hashes in the index make this needless.
   /// Errors: as read().
   void require_first_block(const Index::Shard& info);
   /// Calls require_first_block() for many shards, with concurrent requests. A shard that fails is
