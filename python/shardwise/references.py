@@ -123,7 +123,8 @@ def packed_steps(
     they are too many or `data` is a join. Numbers are out of band if the protocol allows it."""
     kinds = {step[0] for step in steps}
     if "where" in kinds and "join" not in kinds and len(data) <= _MAX_PACKED_SAMPLES:
-        packed = zlib.compress(data._gaps(), 1)
+        view: Any = data  # the stub has no private methods
+        packed = zlib.compress(view._gaps(), 1)
         if len(packed) <= _MAX_PACKED_BYTES:
             return (("gaps", packed),)
     if protocol < 5:
@@ -141,7 +142,9 @@ def _taken(data: _core.Dataset, step: tuple[Any, ...]) -> _core.Dataset:
         other, how, suffix = arguments
         return data.join(other, how=how, suffix=suffix)
     if kind == "gaps":
-        return data._at_gaps(zlib.decompress(arguments[0]), step)
+        view: Any = data
+        at_gaps: _core.Dataset = view._at_gaps(zlib.decompress(arguments[0]), step)
+        return at_gaps
     if kind == "slice":
         start, stop, stride = arguments
         return data[start:stop:stride]
@@ -210,5 +213,6 @@ def joined_sample_again(
 ) -> _core.Sample:
     """The sample of a join that was pickled, by its number in the join; `number` is its number in a
     mixture."""
-    sample: _core.Sample = dataset[index]
-    return sample if number is None else sample._numbered(number)
+    sample: Any = dataset[index]
+    made: _core.Sample = sample if number is None else sample._numbered(number)
+    return made

@@ -211,6 +211,8 @@ class ShardListDataset(Generic[T_co]):
     Raises InvalidArgument, Mismatch, NotFound, CorruptShard, FetchError, OSError.
     """
 
+    shards: list[dict[str, Any]]
+
     def __init__(
         self,
         shards: Any,
@@ -330,7 +332,7 @@ class ShardListDataset(Generic[T_co]):
             self.spec = load_dsdesc_and_resolve(shards, options=options, base=base)
             if base is None and is_named:
                 self.base = urldir(os.fspath(shards))
-            self.shards: list[dict[str, Any]] = self.spec["shardlist"]
+            self.shards = self.spec["shardlist"]
             dataset_name = self.spec.get("name") or dataset_name
         else:
             self.shards = check_shards(shards if isinstance(shards, list) else list(shards))
