@@ -199,7 +199,7 @@ def test_a_column_of_the_index_is_told_from_a_field(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.tar", [("k0", {"json": b'{"width": 3}'})])
     shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", columns=["json:$.width"], threads=0)
     loader = Loader(shardwise.open(tmp_path / "a.idx"), columns=[columns.integer("width")])
-    text = "no field 'width'.* json; 'width' is a column .* 'json'"
+    text = r"no field 'width'.* json; 'width' is a metadata column .*metadata\(\)"
     with pytest.raises(errors.NotFound, match=text):
         loader.next()
 
