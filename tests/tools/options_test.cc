@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/spelling.h"
+#include "base/text.h"
 #include "shardwise_program.h"
 
 namespace shardwise::test {
