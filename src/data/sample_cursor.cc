@@ -231,11 +231,7 @@ void HeldShards::prefetch_records(std::span<const std::uint64_t> indices) noexce
 
 SampleCursor::SampleCursor(const Dataset& data, std::span<const std::uint64_t> indices,
                            std::size_t max_shards, std::uint64_t ahead_bytes)
-    : data_(data),
-      indices_(indices),
-      size_(data.size()),
-      ahead_bytes_(ahead_bytes),
-      shards_(data, max_shards) {
+    : indices_(indices), size_(data.size()), ahead_bytes_(ahead_bytes), shards_(data, max_shards) {
   const std::size_t max = std::min(kMaxRun, indices.size());
   now_.samples.reset(new Sample[max]);
   next_.samples.reset(new Sample[max]);

@@ -115,9 +115,8 @@ class SHARDWISE_EXPORT SampleCursor {
   void prefetch_records() noexcept;
   void prefetch_bytes(const Run& run) noexcept;
 
-  const Dataset& data_;
   const std::span<const std::uint64_t> indices_;
-  const std::uint64_t size_;  // number of samples in data_
+  const std::uint64_t size_;  // number of samples of the dataset
   const std::uint64_t ahead_bytes_;
   std::size_t at_ = 0;        // position of the first sample that is in no run yet
   std::size_t expected_ = 0;  // position of the first sample whose records are not yet prefetched

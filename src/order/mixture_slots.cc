@@ -188,9 +188,10 @@ std::vector<std::uint64_t> MixtureSlots::slots_of(std::uint64_t sample) const {
   const std::uint64_t end = begin + epoch_size_;
   // The draws in all blocks that the epoch touches. Draws in the first and the last block may be
   // outside of the epoch.
-  constexpr std::uint64_t kBlock = MixtureDraws::kBlock;
-  const std::uint64_t low = draws_->draws_before(dataset, begin / kBlock * kBlock);
-  const std::uint64_t high = draws_->draws_before(dataset, (end + kBlock - 1) / kBlock * kBlock);
+  const std::uint64_t low =
+      draws_->draws_before(dataset, begin / MixtureDraws::kBlock * MixtureDraws::kBlock);
+  const std::uint64_t high = draws_->draws_before(
+      dataset, (end + MixtureDraws::kBlock - 1) / MixtureDraws::kBlock * MixtureDraws::kBlock);
   std::vector<std::uint64_t> slots;
   for (std::uint64_t number = low / n; number * n < high; ++number) {
     const std::uint64_t draw =
