@@ -59,7 +59,7 @@ class IndexFiles {
   std::string path_;
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<MappedFile> table_;
-  // Maps the table again, for look-ups of single keys. Read-ahead would read ten times as much.
+  // Maps the table again, for look-ups of single keys. These need no read-ahead.
   std::unique_ptr<MappedFile> lookups_;
   TableView view_;
 };
