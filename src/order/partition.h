@@ -67,8 +67,6 @@ class Partition {
   std::uint64_t size_of(std::uint64_t rank) const noexcept {
     return index_at(delivered_slots_, rank);
   }
-  /// The number of slots of the rank with the most slots.
-  std::uint64_t max_size() const noexcept { return size_of(0); }
 
   /// Returns the slot of this rank's sample `index`, including padding. REQUIRES: index < size().
   std::uint64_t slot(std::uint64_t index) const noexcept {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -47,12 +48,12 @@ class HttpClient::Parts {
         : part(which),
           asked(std::move(target)),
           now(asked),
-          download(part.request, *part.sink, versions, std::chrono::hours(1)) {}
+          download(std::in_place, part.request, *part.sink, versions, std::chrono::hours(1)) {}
 
     Fetcher::Part& part;
     const HttpTarget asked;
-    HttpTarget now;  // `asked`, or where it was redirected to
-    HttpDownload download;
+    HttpTarget now;                        // `asked`, or where it was redirected to
+    std::optional<HttpDownload> download;  // empty if the part is over, to free its buffer
     State state = State::kWaiting;
     int num_redirects = 0;
     bool was_known = false;   // `now` comes from an earlier request
@@ -114,8 +115,8 @@ bool HttpClient::Parts::start(std::size_t number, bool may_block) {
                         : gate.try_enter(item.origin, max);
   if (!item.turn) return false;
   item.state = State::kRunning;
-  if (!exchanges_.start(number, item.now, query_for(item.now, item.download.next_query()), request,
-                        item.download)) {
+  if (!exchanges_.start(number, item.now, query_for(item.now, item.download->next_query()), request,
+                        *item.download)) {
     item.state = State::kOver;
     item.turn.reset();
     return true;
@@ -170,12 +171,13 @@ void HttpClient::Parts::end(HttpExchanges::Ended ended) {
   if (std::exchange(item.is_finding, false)) finding_.erase(item.asked.url);
   try {
     if (ended.error) std::rethrow_exception(ended.error);
-    item.part.is_complete = item.download.finish(result);
+    item.part.is_complete = item.download->finish(result);
   } catch (const Cancelled&) {
     throw;
   } catch (const Error&) {  // fetch() throws the error if it occurs again
   }
   if (!item.part.is_complete && item.was_known) client_.redirects_.drop(item.asked.url);
+  item.download.reset();
 }
 
 void HttpClient::Parts::run() {
