@@ -68,7 +68,7 @@ struct SHARDWISE_EXPORT ResumeToken {
     friend bool operator==(const Batches&, const Batches&) = default;
   };
 
-  /// What a run has read of one data set. Samples that are left out count as read.
+  /// The samples that a run has read of one data set. Left-out samples count as read.
   struct Progress {
     std::uint64_t num_samples = 0;  ///< of the data set
     std::uint64_t samples = 0;      ///< read so far, in all epochs
