@@ -45,7 +45,7 @@ struct Fixture {
     std::iota(ascending.begin(), ascending.end(), std::uint64_t{0});
     shuffled = ascending;
     std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(1));
-    unsigned sum = 0;  // map all pages
+    std::size_t sum = 0;  // map all pages
     for (std::uint64_t i = 0; i < joined.size(); ++i) {
       const Sample sample = joined[i];
       sum += static_cast<unsigned char>(sample["bin"][0]) + sample["txt"].size();
