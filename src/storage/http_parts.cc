@@ -31,7 +31,7 @@ namespace shardwise {
 namespace {
 
 /// Largest number of transfers with a host, if the options set no limit. All threads together.
-constexpr int kMaxTransfers = 16;
+constexpr int kMaxTransfers = 64;
 
 }  // namespace
 
@@ -48,17 +48,23 @@ class HttpClient::Parts {
         : part(which),
           asked(std::move(target)),
           now(asked),
+          origin(parse_url(now.url).origin()),
           download(std::in_place, part.request, *part.sink, versions, std::chrono::hours(1)) {}
+
+    void go_to(HttpTarget target) {
+      now = std::move(target);
+      origin = parse_url(now.url).origin();
+    }
 
     Fetcher::Part& part;
     const HttpTarget asked;
     HttpTarget now;                        // `asked`, or where it was redirected to
+    std::string origin;                    // of `now`
     std::optional<HttpDownload> download;  // empty if the part is over, to free its buffer
     State state = State::kWaiting;
     int num_redirects = 0;
     bool was_known = false;   // `now` comes from an earlier request
     bool is_finding = false;  // finds the redirect for other parts of the file
-    std::string origin;
     std::unique_ptr<HostGate::Turn> turn;
   };
 
@@ -100,14 +106,13 @@ bool HttpClient::Parts::may_be_redirected(const Item& item) {
 bool HttpClient::Parts::start(std::size_t number, bool may_block) {
   Item& item = items_[number];
   const Fetcher::Request& request = item.part.request;
-  if (item.num_redirects == 0) {
+  if (item.num_redirects == 0 && !item.was_known) {
     if (auto known = client_.where_known(item.asked, request)) {
-      item.now = *std::move(known);
+      item.go_to(*std::move(known));
       item.was_known = true;
     }
   }
   if (may_be_redirected(item) && finding_.contains(item.asked.url)) return false;
-  item.origin = parse_url(item.now.url).origin();
   const int limit = client_.options_.max_connections_per_host;
   const int max = limit > 0 ? std::min(limit, kMaxTransfers) : kMaxTransfers;
   HostGate& gate = HostGate::of_process();
@@ -148,7 +153,7 @@ bool HttpClient::Parts::start_any() {
 void HttpClient::Parts::take_redirect(Item& item, const HttpResult& result) {
   if (++item.num_redirects > client_.options_.max_redirects) return;
   try {
-    item.now = client_.redirected(item.now, result, item.part.request);
+    item.go_to(client_.redirected(item.now, result, item.part.request));
     item.state = State::kWaiting;
   } catch (const Error&) {  // fetch() throws the error
   }
