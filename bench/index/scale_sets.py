@@ -155,8 +155,8 @@ def measure(kind: str, made: Set, program: str, index: pathlib.Path) -> None:
     count = change(made, 100)
     cost = run(program, "index", "-o", str(index), made.sources, "--quiet")
     row(f"update, {count} shards changed", cost, per_shard(cost))
-    cost = run(program, "verify", str(index), "--quick", "--quiet")
-    row("verify --quick", cost, per_sample(cost))
+    cost = run(program, "verify", str(index), "--quiet")
+    row("verify", cost, per_sample(cost))
     cost = run(program, "epoch", str(index), "--quiet")
     row("epoch, proven", cost, per_sample(cost))
     sql = "SELECT field, sum(size) FROM members GROUP BY field"

@@ -3,12 +3,12 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
 #include <utility>
-
-#include "base/text.h"
-#include "shardwise/base/error.h"
 
 #include "base/text.h"
 #include "shardwise/base/error.h"
@@ -29,6 +29,18 @@ std::string home_folder() {
   return entry.pw_dir;
 }
 
+/// True if no component is empty, "." or "..".
+bool is_normal(std::string_view path) {
+  if (path.starts_with('/')) path.remove_prefix(1);
+  for (;;) {
+    const std::size_t end = std::min(path.find('/'), path.size());
+    const std::string_view part = path.substr(0, end);
+    if (part.empty() || part == "." || part == "..") return false;
+    if (end == path.size()) return true;
+    path.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace
 
 std::string detail::at_home(std::string path) {
@@ -47,6 +59,7 @@ std::vector<std::string> detail::at_home(std::vector<std::string> paths) {
 }
 
 std::string normal_path(const std::string& path) {
+  if (is_normal(path)) return path;
   fs::path normal;
   for (const fs::path& part : fs::path(path)) {
     if (part.empty() || part == ".") continue;
@@ -73,7 +86,8 @@ std::string normal_path(const std::string& path) {
 }
 
 std::string normal_absolute_path(const std::string& path) {
-  return normal_path(fs::absolute(at_home(path)).string());
+  const std::string whole = at_home(path);
+  return normal_path(whole.starts_with('/') ? whole : fs::absolute(whole).string());
 }
 
 const char* c_path(const std::string& path) {

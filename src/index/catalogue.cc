@@ -46,28 +46,30 @@ std::string select_sql() {
 /// Reads and verifies the current row of a statement of select_sql().
 template <class Row>
 Row read_row(const sqlite::Statement& select, std::uint64_t number, const std::string& path) {
-  const std::string which =
-      "row " + std::to_string(number) + " of the table " + std::string(TableOf<Row>::kName);
-  std::vector<Cell> cells = to_cells(Row{});
+  const auto row = [&] {
+    return "row " + std::to_string(number) + " of the table " + std::string(TableOf<Row>::kName);
+  };
+  static const std::vector<Cell> empty = to_cells(Row{});
+  std::vector<Cell> cells = empty;
   int column = 1;
   for (Cell& cell : cells) {
     const MetadataValue value = select.value(column++);
     const bool is_integer = value.type == ValueType::kInteger;
     if (is_integer != cell.is_integer || value.type == ValueType::kNull ||
         value.type == ValueType::kReal) {
-      damaged(path, which + " is wrong");
+      damaged(path, row() + " is wrong");
     }
     cell.integer = value.integer;
     cell.bytes = value.bytes;
   }
   if (select.integer(0) != static_cast<std::int64_t>(number) ||
       select.integer(column) != row_checksum(number, cells)) {
-    damaged(path, which + " has a wrong checksum");
+    damaged(path, row() + " has a wrong checksum");
   }
   try {
     return from_cells<Row>(cells);
   } catch (const InvalidArgument&) {
-    damaged(path, which + " is wrong");
+    damaged(path, row() + " is wrong");
   }
 }
 

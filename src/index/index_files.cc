@@ -199,13 +199,14 @@ std::string resolve_url(const std::string& home, const std::string& url) {
 
 std::string url_of_path(const std::string& index_path, const std::string& path) {
   if (is_fetched_url(path)) return unsigned_url(path);
-  const fs::path absolute = normal_absolute_path(path);
-  const fs::path home = normal_absolute_path(directory_of(index_path));
-  const fs::path relative = absolute.lexically_relative(home);
-  if (relative.empty() || *relative.begin() == "..") return absolute.string();
+  std::string absolute = normal_absolute_path(path);
+  std::string home = normal_absolute_path(directory_of(index_path));
+  if (absolute == home) return ".";
+  if (!home.ends_with('/')) home += '/';
+  if (!absolute.starts_with(home)) return absolute;
   // A file may be named "pipe:x.tar", which looks like a command, or ":x.tar", which looks like a
   // URL relative to the URL base.
-  const std::string text = relative.string();
+  std::string text = absolute.substr(home.size());
   return is_fetched_url(text) || text.starts_with(':') ? "./" + text : text;
 }
 

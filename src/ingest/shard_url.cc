@@ -1,7 +1,6 @@
 #include "ingest/shard_url.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/assert.h"
 #include "base/error_types.h"
@@ -91,7 +90,8 @@ std::string resolve_reference(std::string_view url, const std::string& base,
   }
   const std::string path =
       scheme_of(url) == "file" ? path_in_file_url(url, where) : std::string(url);
-  return normal_path((std::filesystem::path(base) / path).string());
+  if (path.starts_with('/') || base.empty()) return normal_path(path);
+  return normal_path(base.ends_with('/') ? base + path : base + "/" + path);
 }
 
 std::string_view without_query(std::string_view path_or_url) {

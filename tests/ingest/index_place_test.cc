@@ -88,6 +88,14 @@ TEST_F(IndexPlaceTest, ABuildOverALinkReplacesWhatItLeadsTo) {
   EXPECT_EQ(text_of(link, "two"), "text of two");
 }
 
+TEST_F(IndexPlaceTest, AnIndexOfItsOwnFolderMovesWithTheFolder) {
+  build_index(dir_ / "real/x.idx", {one_, two_}, {.sources = {dir_ / "real"}});
+  fs::rename(dir_ / "real", dir_ / "moved");
+  make_shard(dir_ / "moved/3.tar", "three");
+  EXPECT_EQ(update_index(dir_ / "moved/x.idx").shards_reused, 2u);
+  EXPECT_EQ(text_of(dir_ / "moved/x.idx", "three"), "text of three");
+}
+
 TEST_F(IndexPlaceTest, LinksThatGoOnForEverAreRefused) {
   fs::create_symlink("b.idx", dir_ / "a.idx");
   fs::create_symlink("a.idx", dir_ / "b.idx");
