@@ -27,7 +27,7 @@ def _weights(name: str, weights: Sequence[float]) -> tuple[float, ...]:
         if isinstance(weights, (str, bytes, Mapping, Set)):  # a str, or no order
             raise TypeError
         return tuple(float(weight) for weight in weights)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         refuse(name, weights, "give a list with a number for each data set")
 
 

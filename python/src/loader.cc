@@ -92,8 +92,9 @@ class LoaderObject {
         gives_torch_(gives_torch),
         asked_(options.order.skip),
         kept_(std::move(kept)) {
-    const GilReleased released;
-    loader_ = std::make_unique<Loader>(data, options, std::move(ranks));
+    without_gil([&](const CancelToken&) {
+      loader_ = std::make_unique<Loader>(data, options, std::move(ranks));
+    });
   }
   ~LoaderObject() { close(); }
   LoaderObject(const LoaderObject&) = delete;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,13 +12,18 @@
 
 namespace shardwise::detail {
 
-/// The new names of those fields of a joined dataset whose names the first dataset has, too.
-class RenamedFields {
+/// Names of a joined dataset.
+class JoinedNames {
  public:
+  /// @param columns  all metadata columns of the joined dataset.
+  explicit JoinedNames(std::vector<std::string> columns) : columns_(std::move(columns)) {}
+  /// Renames a field that the first dataset has, too.
   void add(std::string original, std::string shown) {
     names_.emplace_back(std::move(original), std::move(shown));
   }
-  [[nodiscard]] bool empty() const noexcept { return names_.empty(); }
+  [[nodiscard]] bool has_column(std::string_view name) const noexcept {
+    return std::ranges::find(columns_, name) != columns_.end();
+  }
   /// Returns the name of a field in the join.
   [[nodiscard]] std::string_view shown(std::string_view original) const noexcept {
     for (const auto& [before, after] : names_) {
@@ -37,15 +43,16 @@ class RenamedFields {
   }
 
  private:
-  std::vector<std::pair<std::string, std::string>> names_;
+  std::vector<std::pair<std::string, std::string>> names_;  // of renamed fields
+  const std::vector<std::string> columns_;
 };
 
 /// The sample of a joined dataset, in a list that the sample of the first dataset owns.
 struct JoinedSample {
-  explicit JoinedSample(std::shared_ptr<const RenamedFields> names) noexcept
-      : renamed(std::move(names)) {}
+  explicit JoinedSample(std::shared_ptr<const JoinedNames> of_side) noexcept
+      : names(std::move(of_side)) {}
   JoinedSample(const JoinedSample& other)
-      : renamed(other.renamed), sample(other.sample), next(copy_of(other.next)) {}
+      : names(other.names), sample(other.sample), next(copy_of(other.next)) {}
   JoinedSample& operator=(const JoinedSample&) = delete;
 
   /// Copies a list; null if it is empty.
@@ -54,8 +61,8 @@ struct JoinedSample {
     return list ? std::make_unique<JoinedSample>(*list) : nullptr;
   }
 
-  std::shared_ptr<const RenamedFields> renamed;  // null if no field is renamed
-  Sample sample;                                 // has no shard and no fields if there is no match
+  std::shared_ptr<const JoinedNames> names;
+  Sample sample;  // has no shard and no fields if there is no match
   std::unique_ptr<JoinedSample> next;
 };
 

@@ -37,7 +37,7 @@ SampleMatches::SampleMatches(std::uint64_t num_samples, std::uint64_t num_others
 }
 
 std::optional<std::string> JoinSide::original(std::string_view field) const {
-  const auto name = renamed ? renamed->original(field) : field;
+  const auto name = names->original(field);
   if (!name || std::ranges::find(fields, *name) == fields.end()) return std::nullopt;
   return std::string(*name);
 }
@@ -62,7 +62,7 @@ bool Joins::add(Sample& sample, std::uint64_t number, const Get& get) const {
   std::unique_ptr<JoinedSample> first;
   std::unique_ptr<JoinedSample>* at = &first;
   for (const auto& side : sides) {
-    *at = std::make_unique<JoinedSample>(side->renamed);
+    *at = std::make_unique<JoinedSample>(side->names);
     if (const auto match = side->matches.of(number)) {
       std::optional<Sample> other = get(side->other, *match);
       if (!other) return false;
@@ -142,7 +142,7 @@ std::vector<std::string> field_names(const Dataset& data) {
   }
   for (const auto& side : DatasetAccess::joins(data)) {
     for (const std::string& field : side->fields) {
-      names.emplace_back(side->renamed ? side->renamed->shown(field) : field);
+      names.emplace_back(side->names->shown(field));
     }
   }
   return names;
@@ -248,30 +248,29 @@ void require_valid_suffix(std::string_view suffix) {
                         "use lower-case letters, digits, '_', '-' and inner dots, e.g. \"mask\"");
 }
 
-/// Returns the new names of those fields of `other` whose names the dataset also has; null if no
-/// name is in both.
+/// @param fields  all fields of `other`.
 /// Errors: InvalidArgument.
-std::shared_ptr<const detail::RenamedFields> renamed_fields(const Dataset& data,
-                                                            const std::vector<std::string>& other,
-                                                            std::string_view suffix) {
+std::shared_ptr<const detail::JoinedNames> joined_names(const Dataset& data, const Dataset& other,
+                                                        const std::vector<std::string>& fields,
+                                                        std::string_view suffix) {
   require_valid_suffix(suffix);
   const std::vector<std::string> own = detail::field_names(data);
   const auto has = [](const std::vector<std::string>& names, const std::string& name) {
     return std::ranges::find(names, name) != names.end();
   };
-  auto renamed = std::make_shared<detail::RenamedFields>();
-  for (const std::string& field : other) {
+  auto names = std::make_shared<detail::JoinedNames>(detail::column_names(other));
+  for (const std::string& field : fields) {
     if (!has(own, field)) continue;
     const std::string shown = suffix.empty() ? field : with_suffix(field, suffix);
-    if (has(own, shown) || has(other, shown)) {
+    if (has(own, shown) || has(fields, shown)) {
       throw InvalidArgument(
           "both datasets of a join have a field of the same name", "field " + in_quotes(shown),
           suffix.empty() ? "give suffix=, which renames the field of the second dataset"
                          : "choose another suffix");
     }
-    renamed->add(field, shown);
+    names->add(field, shown);
   }
-  return renamed->empty() ? nullptr : renamed;
+  return names;
 }
 
 /// Matches all samples of `data`. Fills `side.matches` and `side.report`.
@@ -321,12 +320,12 @@ Dataset Dataset::join(const Dataset& other, const JoinOptions& options) const {
   detail::IndexAccess::require_records(*impl_->index);
   detail::IndexAccess::require_records(other.index());
   std::vector<std::string> fields = detail::field_names(other);
-  auto renamed = renamed_fields(*this, fields, options.suffix);
+  auto names = joined_names(*this, other, fields, options.suffix);
   refuse_repeated_keys(other);
   auto side = std::make_shared<JoinSide>(JoinSide{other,
                                                   SampleMatches(impl_->index->size(), other.size()),
                                                   std::move(fields),
-                                                  std::move(renamed),
+                                                  std::move(names),
                                                   {}});
   match(*this, *side, detail::CancelScope::joined(impl_->cancel));
 

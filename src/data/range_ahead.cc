@@ -37,36 +37,31 @@ std::optional<Sample> RangeAhead::take(std::span<const std::uint64_t> coming) {
 std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming) {
   auto& impl = DatasetAccess::impl(data_);
   const Index& index = data_.index();
-  struct Shard {
-    bool is_ranged = false;
-    bool has_failed = false;  // opening the shard throws the error
-  };
-  std::unordered_map<std::uint64_t, Shard> shards;
+  std::unordered_map<std::uint64_t, bool> is_ranged;
   std::vector<std::uint64_t> numbers, ranged;
   requested_.clear();
   for (const std::uint64_t sample : coming.first(std::min(coming.size(), kMaxSamples))) {
     if (sample >= data_.size()) continue;
     const std::uint64_t number = data_.number_in_index(sample);
     const std::uint64_t shard = index.shard_of(number);
-    const auto [place, is_new] = shards.try_emplace(shard);
-    if (is_new && (place->second.is_ranged = impl.is_ranged(shard))) ranged.push_back(shard);
-    if (place->second.is_ranged && requested_.insert(number).second) numbers.push_back(number);
+    const auto [place, is_new] = is_ranged.try_emplace(shard);
+    if (is_new && (place->second = impl.is_ranged(shard))) ranged.push_back(shard);
+    if (place->second && requested_.insert(number).second) numbers.push_back(number);
   }
   std::erase_if(arrived_, [&](const auto& entry) { return !requested_.contains(entry.first); });
   impl.ranges.check_first_blocks(ranged);
   std::vector<RangedSample> samples;
   samples.reserve(numbers.size());
   std::uint64_t bytes = 0;
-  bool is_full = false;
+  bool is_full = false, has_failed = false;
   for (const std::uint64_t number : numbers) {
-    Shard& shard = shards[index.shard_of(number)];
     if (const auto old = arrived_.find(number); old != arrived_.end()) {
       for (const MemberRecord& member : SampleAccess::members_of(old->second)) {
         bytes += member.size_bytes;
       }
       continue;
     }
-    if (shard.has_failed || is_full) {
+    if (is_full || has_failed) {
       requested_.erase(number);
       continue;
     }
@@ -77,8 +72,9 @@ std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming
       bytes += samples.back().memory.size_bytes;
     } catch (const Cancelled&) {
       throw;
-    } catch (const Error&) {  // the caller gets the error when it reads the sample
-      shard.has_failed = true;
+    } catch (const Error&) {
+      // The caller gets the error when it reads the sample. Other shards might fail as slowly.
+      has_failed = true;
     }
     is_full = bytes >= kMaxBytes;
   }

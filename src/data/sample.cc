@@ -124,7 +124,7 @@ Sample::Field Sample::joined_field(std::size_t i) const noexcept {
     i -= other->sample.num_fields();
   }
   Field field = other->sample.field(i);
-  if (other->renamed) field.name = other->renamed->shown(field.name);
+  field.name = other->names->shown(field.name);
   return field;
 }
 
@@ -140,7 +140,7 @@ inline std::optional<std::size_t> Sample::number_of(std::string_view field) cons
 std::optional<std::size_t> Sample::joined_number(std::string_view field) const noexcept {
   std::size_t first = num_members_;
   for (const auto* other = joined_; other != nullptr; other = other->next.get()) {
-    const auto name = other->renamed ? other->renamed->original(field) : field;
+    const auto name = other->names->original(field);
     const auto i = name ? other->sample.number_of(*name) : std::nullopt;
     if (i) return first + *i;
     first += other->sample.num_fields();
@@ -289,27 +289,14 @@ const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
 
 std::optional<detail::MetadataValue> detail::SampleAccess::metadata(const Sample& sample,
                                                                     std::string_view column) {
-  bool lacks_match = false;
-  auto value = find_metadata(sample, column, lacks_match);
-  // The dataset of the missing sample may have the column.
-  if (!value && lacks_match) value.emplace();
-  return value;
-}
-
-/// @param lacks_match  is set to true if the sample of a joined dataset is missing.
-std::optional<detail::MetadataValue> detail::SampleAccess::find_metadata(const Sample& sample,
-                                                                         std::string_view column,
-                                                                         bool& lacks_match) {
   const Index* const index = index_of(sample);
   const auto found = index ? find_metadata_column(*index, column) : std::nullopt;
   if (found && found->table != nullptr) return found->table->value_of(sample.key(), found->place);
   if (found) return sample.shard_->segment.value(found->place, sample.local_);
   for (const auto* other = sample.joined_; other != nullptr; other = other->next.get()) {
-    if (other->sample.shard_ == nullptr) {
-      lacks_match = true;
-    } else if (auto value = find_metadata(other->sample, column, lacks_match)) {
-      return value;
-    }
+    if (!other->names->has_column(column)) continue;
+    if (other->sample.shard_ == nullptr) return detail::MetadataValue();
+    return metadata(other->sample, column);
   }
   return std::nullopt;
 }

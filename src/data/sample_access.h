@@ -81,10 +81,6 @@ struct SampleAccess {
   /// Calls copy(), then require_unchanged().
   SHARDWISE_EXPORT static void copy_unchanged(const Sample& sample, std::size_t place,
                                               std::span<std::byte> to);
-
- private:
-  static std::optional<MetadataValue> find_metadata(const Sample& sample, std::string_view column,
-                                                    bool& lacks_match);
 };
 
 }  // namespace shardwise::detail

@@ -54,7 +54,7 @@ void HeldShards::prepare(Sample& sample) const {
   const auto sides = DatasetAccess::joins(data_);
   std::unique_ptr<JoinedSample> first;
   for (std::size_t i = joined_.size(); i-- > 0;) {
-    auto joined = std::make_unique<JoinedSample>(sides[i]->renamed);
+    auto joined = std::make_unique<JoinedSample>(sides[i]->names);
     joined_[i].prepare(joined->sample);
     joined->next = std::move(first);
     first = std::move(joined);

@@ -196,6 +196,9 @@ void HttpDownload::begin_part(const HttpAnswer& answer) {
   const auto refuse = [&](std::string_view reason, std::string_view remedy = kLyingServer) {
     throw_bad_part(request_.url, with_encoding(reason, answer), remedy);
   };
+  if (!answer.content_encoding.empty() && !answer.length) {
+    refuse("the part was encoded while it was sent", kSendAsStored);
+  }
   const auto& part = answer.range;
   if (!part || part->begin != position_ || part->begin == part->end) {
     refuse("the server sent another part than requested");

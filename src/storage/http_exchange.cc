@@ -20,7 +20,7 @@ namespace {
 /// An error page is read up to this length.
 constexpr std::size_t kMaxErrorText = std::size_t{16} * 1024;
 /// Largest number of connections that HttpExchanges leaves open.
-constexpr long kMaxOpenConnections = 32;
+constexpr long kMaxOpenConnections = 64;
 
 /// Returns the word in <Code>...</Code>.
 std::string error_name(std::string_view page) {
@@ -277,6 +277,8 @@ HttpResult Exchange::end(CURLcode code, bool is_idle) {
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
   // Stopping early is a success for an error page, because only its start is needed.
   if (code == CURLE_WRITE_ERROR && result_.error_text.size() == kMaxErrorText) code = CURLE_OK;
+  // libcurl accepts a response that ends within the header.
+  if (code == CURLE_OK && !result_.answer.is_complete) code = CURLE_RECV_ERROR;
   result_.code = code;
   if (code == CURLE_OK) {
     if (is_idle && has_unread_bytes()) result_.has_excess = true;

@@ -78,11 +78,15 @@ class HttpClient::Parts {
   HttpExchanges exchanges_;
   std::deque<Item> items_;
   std::set<std::string> finding_;  // URLs whose redirect is being found
+  // The end of all waits for hosts that refuse requests.
+  const HostGate::Clock::time_point deadline_;
 };
 
 HttpClient::Parts::Parts(HttpClient& client, std::span<Fetcher::Part> parts,
                          const TargetOf& target_of)
-    : client_(client), exchanges_(client.pool_, client.options_) {
+    : client_(client),
+      exchanges_(client.pool_, client.options_),
+      deadline_(HostGate::Clock::now() + client.options_.retry_for) {
   for (Fetcher::Part& part : parts) {
     const Fetcher::Range& range = part.request.range;
     if (!range.end || *range.end <= range.begin) continue;
@@ -116,8 +120,17 @@ bool HttpClient::Parts::start(std::size_t number, bool may_block) {
   const int limit = client_.options_.max_connections_per_host;
   const int max = limit > 0 ? std::min(limit, kMaxTransfers) : kMaxTransfers;
   HostGate& gate = HostGate::of_process();
-  item.turn = may_block ? gate.enter(item.origin, max, request, client_.options_.retry_for)
-                        : gate.try_enter(item.origin, max);
+  if (may_block) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline_ - HostGate::Clock::now());
+    if (left.count() <= 0) {  // fetch() throws the error
+      item.state = State::kOver;
+      return true;
+    }
+    item.turn = gate.enter(item.origin, max, request, left);
+  } else {
+    item.turn = gate.try_enter(item.origin, max);
+  }
   if (!item.turn) return false;
   item.state = State::kRunning;
   if (!exchanges_.start(number, item.now, query_for(item.now, item.download->next_query()), request,

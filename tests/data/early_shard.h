@@ -64,11 +64,9 @@ class EarlyShardTest : public ::testing::Test {
   int gets() const { return server_.gets(kPath) - gets_before_; }
 
   std::shared_ptr<ShardCache> cache(std::uint64_t budget_bytes = 1 << 30) {
-    Fetchers::Options options = quick_options();
-    options.low_speed_time = std::chrono::seconds(60);
     return ShardCache::open({.directory = dir_ / "cache",
                              .budget_bytes = budget_bytes,
-                             .fetchers = std::make_shared<const Fetchers>(options)});
+                             .fetchers = std::make_shared<const Fetchers>(quick_options())});
   }
   Dataset open(std::shared_ptr<ShardCache> in, Dataset::Options options = {}) const {
     options.cache = std::move(in);

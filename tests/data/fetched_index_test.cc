@@ -548,6 +548,10 @@ TEST_F(FetchedIndexTest, NoRoomIsATypedErrorAndLeavesNothingInTheWay) {
 
 // Fault under test: tests/faults.md 15.
 TEST_F(FetchedIndexTest, OfManyProcessesAndThreadsOneFetches) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "needs a build without ThreadSanitizer; skipped because it starts no threads in "
+                  "a forked child";
+#endif
   constexpr int kProcesses = 6;
   const test::Shared<std::atomic<int>> arrived;
   for (int round = 0; round < test::repeats(3, 30); ++round) {

@@ -57,17 +57,10 @@ struct Place {
   std::string url_of(std::size_t shard) const { return url + std::to_string(shard) + ".tar"; }
 };
 
-/// Long timeouts, because a busy machine must not be taken for a slow server.
-Fetchers::Options patient_options() {
-  Fetchers::Options options = test::quick_options();
-  options.low_speed_time = std::chrono::seconds(30);
-  return options;
-}
-
 /// The credentials of a read, and the place of the shards.
 struct Fetching {
   std::string what = {};
-  Fetchers::Options options = patient_options();
+  Fetchers::Options options = test::quick_options();
   std::vector<std::string> urls = {};  // Index::Lookup::urls
   // Where all shards are looked for; nullopt means where they were indexed.
   std::optional<std::size_t> place = {};
@@ -205,7 +198,7 @@ class UrlModel : test::Dice {
   }
   /// Returns options with keys for s3 URLs.
   Fetchers::Options with_keys(bool is_valid) const {
-    Fetchers::Options options = patient_options();
+    Fetchers::Options options = test::quick_options();
     const Place& place = places_.back();
     options.s3.endpoint = place.server->url("");
     options.s3.region = "eu-test-1";

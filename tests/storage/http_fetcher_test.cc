@@ -554,6 +554,12 @@ TEST(HttpDownloadTest, AnAnswerWithoutALengthMayNotTakeForever) {
   EXPECT_TRUE(with_length.write("more"));
 }
 
+TEST_F(HttpFetcherTest, AnAnswerThatEndsInItsHeaderIsAskedForAgain) {
+  const std::string url = serve({.body = "12345", .statuses = {0, 0}});
+  EXPECT_EQ(fetched({.url = url, .range = {1, 3}, .validator = "\"v1\""}), "23");
+  EXPECT_EQ(server_.gets("/x.tar"), 3);
+}
+
 TEST_F(HttpFetcherTest, ContentEncodingIsNamedWhereItMayBeTheCause) {
   const std::string gzip = "Content-Encoding: gzip\r\n";
   const std::string url = serve({.body = "12345", .etag = "W/\"v1\"", .extra_headers = gzip});
@@ -565,6 +571,8 @@ TEST_F(HttpFetcherTest, ContentEncodingIsNamedWhereItMayBeTheCause) {
   serve({.body = "12345", .extra_headers = gzip});
   EXPECT_THAT(text_of({.url = url, .range = {1, 30}}),
               AllOf(HasSubstr("at byte 30"), HasSubstr("Content-Encoding: gzip)")));
+  serve({.body = "12345", .extra_headers = gzip, .is_chunked = true});
+  EXPECT_THAT(text_of({.url = url, .range = {1, 3}}), HasSubstr("Content-Encoding: gzip)"));
   serve({.body = "12345", .extra_headers = gzip, .has_length = false});
   EXPECT_THAT(text_of({.url = url}), HasSubstr("; the response has Content-Enc"));
   serve({.body = "12345",
@@ -598,6 +606,7 @@ TEST_F(HttpFetcherTest, AServerThatGivesSeveralVersionsIsTold) {
 TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
   Fetchers::Options options = quick_options();
   options.low_speed_bytes_per_second = 1'000'000;
+  options.low_speed_time = std::chrono::seconds(1);
   fetchers_ = Fetchers(options);
   const std::string body = some_bytes(200'000);
   EXPECT_TRUE(
@@ -610,6 +619,7 @@ TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
   Fetchers::Options options = quick_options();
   options.max_retries = 0;
   options.low_speed_bytes_per_second = 100'000;
+  options.low_speed_time = std::chrono::seconds(1);
   fetchers_ = Fetchers(options);
   server_.serve("/quick.tar", {.body = "quick"});
   const std::string url = serve(

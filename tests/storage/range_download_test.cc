@@ -48,8 +48,6 @@ const std::string& body() {
 
 class RangeDownloadTest : public ::testing::Test {
  protected:
-  RangeDownloadTest() { options_.low_speed_time = std::chrono::seconds(60); }
-
   void serve(ServedFile file = {}) {
     if (file.body.empty()) file.body = body();
     server_.serve(kPath, std::move(file));

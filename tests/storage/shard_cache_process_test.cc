@@ -125,9 +125,6 @@ TEST_F(ShardCacheProcessTest, WhoeverFetchesIsWaitedForHoweverSilentItIs) {
     return test::read_file(CacheAccess::get(*ShardCache::open(with), request(0)).path());
   };
   ShardCache::Options impatient = options(2 * kShardBytes);
-  Fetchers::Options patient = test::quick_options();
-  patient.low_speed_time = std::chrono::seconds(60);
-  impatient.fetchers = std::make_shared<const Fetchers>(patient);
   Child fetching([&]() -> std::string { return get(impatient) == body(0) ? "" : "wrong bytes"; });
   while (server_.gets(path(0)) == 0) std::this_thread::yield();
   impatient.wait_timeout = std::chrono::milliseconds(1);
@@ -149,10 +146,7 @@ TEST_F(ShardCacheProcessTest, WhoeverFetchesIsWaitedForHoweverSilentItIs) {
 // Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheProcessTest, AFetchThatIsStoppedIsNamedAndTheWaitCanBeCancelled) {
   server_.serve(path(0), {.body = body(0), .stall_after = 1000});
-  Fetchers::Options patient = test::quick_options();
-  patient.low_speed_time = std::chrono::seconds(60);
   ShardCache::Options first = options(2 * kShardBytes);
-  first.fetchers = std::make_shared<const Fetchers>(patient);
   Child fetching([&]() -> std::string {
     CacheAccess::get(*ShardCache::open(first), request(0));
     return "";

@@ -205,6 +205,10 @@ bool TestHttpServer::Impl::answer(int fd, const LoggedRequest& request) {
       const int status = entry.file.statuses[number];
       const std::string headers = entry.file.extra_headers;
       lock.unlock();
+      if (status == 0) {
+        send_all(fd, "HTTP/1.1 206 Partial Content\r\nServer: x\r\n");
+        return false;
+      }
       return send_status(status, headers, "an error's page");
     }
     if (request.method == "GET") {

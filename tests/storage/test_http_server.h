@@ -19,10 +19,11 @@ struct ServedFile {
   std::string body = {};
   std::string etag = "\"v1\"";  ///< with quotes; empty means no ETag
   std::string last_modified = {};
-  bool has_ranges = true;          ///< if false, Range is ignored
-  bool has_head = true;            ///< if false, HEAD is answered with 405
-  bool has_if_match = true;        ///< if false, If-Match is ignored
-  std::vector<int> statuses = {};  ///< statuses of the first answers
+  bool has_ranges = true;    ///< if false, Range is ignored
+  bool has_head = true;      ///< if false, HEAD is answered with 405
+  bool has_if_match = true;  ///< if false, If-Match is ignored
+  /// Statuses of the first answers. 0 means that the connection is closed within the header.
+  std::vector<int> statuses = {};
   std::string extra_headers = {};  ///< complete lines, each with "\r\n"; part of every answer
   std::string redirect_to = {};    ///< if not empty, the answer is a 302 to this address
   bool has_many_nodes = false;     ///< each answer has another ETag: "node-1", "node-2", ...

@@ -36,7 +36,7 @@ void refuse_binary(std::string_view bytes, const std::string& path) {
       in_quotes(path),
       is_torch
           ? "load the file in Python, and give the \"token\" of the loader's state_dict() as text"
-          : "name a file with a resume token, which begins with \"sw2.\" or \"sw3.\"");
+          : "name a file with a resume token, which begins with \"sw2.\", \"sw3.\" or \"sw4.\"");
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ ResumeToken read_token(const std::string& file_or_text) {
   if (!std::filesystem::exists(file_or_text, no_error)) {
     if (file_or_text.starts_with("sw")) return ResumeToken::from_text(file_or_text);
     throw NotFound("neither a file nor a resume token", in_quotes(file_or_text),
-                   "check the path; tokens begin with \"sw2.\" or \"sw3.\"");
+                   "check the path; tokens begin with \"sw2.\", \"sw3.\" or \"sw4.\"");
   }
   const File file = File::open_read(file_or_text);
   if (read_front(file, detail::kCheckpointFirstWords.size()) == detail::kCheckpointFirstWords) {
