@@ -1,11 +1,13 @@
 #include "shardwise/data/dataset.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "base/cancel_scope.h"
 #include "base/counted.h"
 #include "base/error_types.h"
+#include "base/mapped_read.h"
 #include "base/normal_path.h"
 #include "base/spelling.h"
 #include "base/text.h"
@@ -13,6 +15,7 @@
 #include "data/checked_segments.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
+#include "data/field_cursor.h"
 #include "data/field_sizes.h"
 #include "data/joins.h"
 #include "data/sample_access.h"
@@ -259,6 +262,25 @@ class ByShard {
   std::vector<std::uint64_t> sorted_;
 };
 
+/// Copies fields to `to`. Returns false if one cannot be copied, e.g. because its shard is not
+/// open, or if a file was modified.
+bool copy_open(const Dataset& data, std::span<const detail::FieldPlace> places,
+               std::span<const std::int64_t> offsets, std::byte* to) {
+  using detail::FieldCursor;
+  FieldCursor cursor(data, {places}, FieldCursor::Opening::kOpenOnly);
+  std::array<MappedCopy, FieldCursor::kMaxRun> copies;
+  std::size_t row = 0;
+  while (const std::size_t count = cursor.next_run()) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string_view field = cursor.fields(0)[i];
+      copies[i] = {to + offsets[row + i], field.data(), field.size()};
+    }
+    if (!copy_mapped(std::span(copies.data(), count), Look::kOnceATick)) return false;
+    row += count;
+  }
+  return row == places.size() && cursor.are_unchanged();
+}
+
 }  // namespace
 
 detail::SampleRange Dataset::samples(std::span<const std::uint64_t> numbers) const {
@@ -295,13 +317,14 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
   if (!IndexAccess::has_records(*impl_->index)) {
     return gather_as_read(numbers, name, offsets, take_memory);
   }
-  std::vector<std::uint64_t> sizes(numbers.size());
-  detail::FieldSizes(*this).of(numbers, std::span(&name, 1), sizes);
+  std::vector<detail::FieldPlace> places(numbers.size());
+  detail::FieldSizes(*this).find(numbers, std::span(&name, 1), places);
   offsets[0] = 0;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    offsets[i + 1] = offsets[i] + static_cast<std::int64_t>(sizes[i]);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    offsets[i + 1] = offsets[i] + static_cast<std::int64_t>(places[i].size_or_zero());
   }
   std::byte* const to = take_memory(static_cast<std::size_t>(offsets.back()));
+  if (copy_open(*this, places, offsets, to)) return;
   const ByShard turns(*this, numbers);
   std::size_t first_missing = numbers.size();
   for (std::size_t turn = 0; const Sample& sample : samples(turns.numbers())) {
@@ -310,7 +333,7 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
     if (!place) {
       first_missing = std::min(first_missing, i);
     } else if (first_missing == numbers.size()) {
-      detail::SampleAccess::copy(sample, *place, {to + offsets[i], sizes[i]});
+      detail::SampleAccess::copy(sample, *place, {to + offsets[i], places[i].size_bytes});
       if (turns.is_last_of_shard(turn)) {
         detail::SampleAccess::require_unchanged(sample, *place);
       }

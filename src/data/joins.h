@@ -46,8 +46,9 @@ class SHARDWISE_EXPORT SampleMatches {
     const std::uint64_t found = is_wide_ ? wide()[number] : narrow()[number];
     return found == 0 ? std::nullopt : std::optional(found - 1);
   }
-  void prefetch(std::uint64_t number) const noexcept {
-    __builtin_prefetch(is_wide_ ? static_cast<const void*>(wide() + number) : narrow() + number);
+  /// The entry of a sample, to prefetch it.
+  [[nodiscard]] const void* entry(std::uint64_t number) const noexcept {
+    return is_wide_ ? static_cast<const void*>(wide() + number) : narrow() + number;
   }
 
  private:

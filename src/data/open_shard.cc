@@ -124,6 +124,20 @@ void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
 
 }  // namespace
 
+bool OpenShard::is_unchanged() const {
+  // Shards are mapped from the cache, whose files do not change.
+  if (is_fetched_url(path)) return true;
+  try {
+    const FileIdentity now = file_identity(path), then = map->identity();
+    if (now.device == then.device && now.inode == then.inode) {
+      if (now != then) was_written_to = true;
+      return now == then;
+    }
+  } catch (const Error&) {
+  }
+  return !was_written_to;  // the path leads to another file or to no file
+}
+
 std::unique_ptr<const OpenShard> open_coming(const std::shared_ptr<const Index>& index,
                                              const Index::Shard& info, CachedShard held,
                                              std::shared_ptr<ComingShard> coming,

@@ -49,6 +49,8 @@ struct OpenShard {
   /// True if the shard is outside the cache's budget or is read uncached. Opening it again costs a
   /// fetch or a search for room.
   bool is_costly() const noexcept { return !uncached_name.empty() || cached.is_overflow(); }
+  /// Returns false if the mapped file was modified. Cost: a stat(2).
+  bool is_unchanged() const;
 };
 
 /// The bytes of a sample whose shard has no `data`.

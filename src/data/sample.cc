@@ -231,31 +231,9 @@ std::optional<std::size_t> detail::SampleAccess::find(
   return std::nullopt;
 }
 
-std::optional<std::size_t> detail::SampleAccess::find(const Sample& sample,
-                                                      std::span<const std::string> fields,
-                                                      FieldPlace& last) noexcept {
-  if (sample.shard_ == last.shard && last.place < sample.num_members_ &&
-      sample.members_[last.place].field() == last.field) {
-    return last.place;
-  }
-  last.shard = nullptr;
-  const auto place = find(sample, fields);
-  // Remember the place only for the first choice; otherwise the next sample may have a better
-  // field.
-  if (place && *place < sample.num_members_ &&
-      sample.shard_->segment.field_name(sample.members_[*place].field()) == fields[0]) {
-    last = {sample.shard_, *place, sample.members_[*place].field()};
-  }
-  return place;
-}
-
 void detail::SampleAccess::set_joined(Sample& sample,
                                       std::unique_ptr<JoinedSample> joined) noexcept {
   delete std::exchange(sample.joined_, joined.release());
-}
-
-bool detail::SampleAccess::is_mapped(const Sample& sample, std::size_t place) noexcept {
-  return !sample.place_of(place).sample->own_;
 }
 
 void detail::SampleAccess::copy(const Sample& sample, std::size_t place, std::span<std::byte> to) {
@@ -307,25 +285,21 @@ void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t p
 }
 
 void Sample::require_unchanged_map(std::size_t member) const {
-  // Shards are mapped from the cache, whose files do not change.
-  if (is_fetched_url(shard_->path)) return;
+  if (shard_->is_unchanged()) return;
   const std::uint64_t offset = members_[member].data_offset();
   const FileIdentity& then = shard_->map->identity();
-  std::optional<FileIdentity> now;  // nullopt if the path leads to another file or to no file
+  std::optional<FileIdentity> now;
   try {
     now = file_identity(shard_->path);
-    if (now->device != then.device || now->inode != then.inode) now.reset();
   } catch (const Error&) {
   }
-  if (now) {
-    if (*now != then) shard_->was_written_to = true;
-    detail::require_same_file(*now, then, describe(), offset);
-  } else if (shard_->was_written_to) {
-    throw StaleIndex("the shard's file was changed while it was open",
-                     describe() + ", offset " + std::to_string(offset),
-                     "open the dataset again; if the shard's content changed, first run " +
-                         spelled("`shardwise index` again"));
+  if (now && now->device == then.device && now->inode == then.inode) {
+    return detail::require_same_file(*now, then, describe(), offset);
   }
+  throw StaleIndex("the shard's file was changed while it was open",
+                   describe() + ", offset " + std::to_string(offset),
+                   "open the dataset again; if the shard's content changed, first run " +
+                       spelled("`shardwise index` again"));
 }
 
 void Sample::throw_unreadable(std::size_t member) const {

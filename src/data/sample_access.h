@@ -19,14 +19,6 @@
 
 namespace shardwise::detail {
 
-/// The position of a field in the previous sample. The next sample usually has the field at the
-/// same position.
-struct FieldPlace {
-  const void* shard = nullptr;
-  std::size_t place = 0;
-  std::uint32_t field = 0;  // number of the field in the shard
-};
-
 /// Internal functions of a sample.
 struct SampleAccess {
   /// Returns a sample of an open shard. If the shard has no `data`, set_bytes() must follow.
@@ -48,10 +40,6 @@ struct SampleAccess {
   /// nullopt if it has none of them.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
       const Sample& sample, std::span<const std::string> fields) noexcept;
-  /// Like find(), but faster for consecutive samples.
-  /// @param last  default-initialised before the first call, and used with one list of names only.
-  [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
-      const Sample& sample, std::span<const std::string> fields, FieldPlace& last) noexcept;
   /// Returns the index of the sample's dataset; null if the dataset has no index.
   [[nodiscard]] SHARDWISE_EXPORT static const Index* index_of(const Sample& sample) noexcept;
   /// Returns the sample's value in a metadata column of its index or of a side table; nullopt if
@@ -66,9 +54,6 @@ struct SampleAccess {
   [[nodiscard]] static JoinedSample* joined(const Sample& sample) noexcept {
     return sample.joined_;
   }
-  /// True if the bytes of the field at `place` are read in place; false if the sample owns a copy.
-  [[nodiscard]] SHARDWISE_EXPORT static bool is_mapped(const Sample& sample,
-                                                       std::size_t place) noexcept;
   /// Copies the field at `place` to `to`. REQUIRES: `to` has the field's size.
   /// Errors: StaleIndex if the shard was truncated; kIo if it cannot be read.
   /// Cost: O(bytes).

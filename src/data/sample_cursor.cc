@@ -217,7 +217,7 @@ void HeldShards::prefetch_records(std::span<const std::uint64_t> indices) noexce
   for (std::size_t i = 0; i < joined_.size(); ++i) {
     const SampleMatches& matches = sides[i]->matches;
     for (const std::uint64_t index : indices) {
-      if (index < size_) matches.prefetch(number_of(index));
+      if (index < size_) __builtin_prefetch(matches.entry(number_of(index)));
     }
     std::array<std::uint64_t, 2 * SampleCursor::kMaxRun> others;
     std::size_t count = 0;

@@ -133,9 +133,8 @@ class SegmentView {
     }
     return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
   }
-  /// Prefetches the records of the `i`-th sample. REQUIRES: i < num_samples().
-  void prefetch(std::uint32_t i) const noexcept { __builtin_prefetch(first_record(i)); }
-  /// The first record of the `i`-th sample that members() reads. REQUIRES: i < num_samples().
+  /// The first record of the `i`-th sample that members() reads, to prefetch it: g++ removes calls
+  /// of a const function that only prefetches. REQUIRES: i < num_samples().
   const void* first_record(std::uint32_t i) const noexcept {
     if (members_a_sample_ != 0) return members_ + std::size_t{i} * members_a_sample_;
     return samples_ + i;

@@ -176,9 +176,9 @@ Batch BatchBuilder::finish(const std::vector<bool>& good, std::span<const std::u
       case ColumnMaker::Layout::kSized:
         if (!all) close_up_sized(rows, good);
         array.rank_ = 1;
-        array.shapes_.reserve(num_good);
+        array.shapes_.resize(num_good);
         for (std::size_t i = 0; i < num_good; ++i) {
-          array.shapes_.push_back(rows.offsets[i + 1] - rows.offsets[i]);
+          array.shapes_[i] = rows.offsets[i + 1] - rows.offsets[i];
         }
         break;
       case ColumnMaker::Layout::kFixed:
@@ -195,6 +195,11 @@ Batch BatchBuilder::finish(const std::vector<bool>& good, std::span<const std::u
     }
     array.values_ = std::move(rows.memory);
     array.offsets_ = std::move(rows.offsets);
+  }
+  if (all) {
+    batch.samples_.assign(samples.begin(), samples.end());
+    batch.positions_.assign(positions.begin(), positions.end());
+    return batch;
   }
   batch.samples_.reserve(num_good);
   batch.positions_.reserve(num_good);

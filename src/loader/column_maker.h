@@ -175,6 +175,17 @@ class SHARDWISE_EXPORT ColumnMaker {
     return false;
   }
 
+  /// Whether a row is made only from the bytes, as stored, of the first of fields() that the sample
+  /// has, and make_from_fields() is implemented. The loader then needs no Sample for the row.
+  [[nodiscard]] virtual bool makes_from_fields() const { return false; }
+  /// Does what make_rows() does, from the samples' fields in mapped shards, at most
+  /// FieldCursor::kMaxRun. Read them with copy_mapped().
+  [[nodiscard]] virtual bool make_from_fields(std::span<const std::string_view> fields,
+                                              const RowSlots& slots) const {
+    static_cast<void>(fields), static_cast<void>(slots);
+    return false;
+  }
+
  private:
   const DType dtype_;
   const Layout layout_;

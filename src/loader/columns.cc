@@ -5,14 +5,15 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/assert.h"
 #include "base/counted.h"
 #include "base/error_types.h"
 #include "base/expanding_reader.h"
 #include "base/json.h"
 #include "base/mapped_read.h"
 #include "base/text.h"
+#include "data/field_cursor.h"
 #include "data/sample_access.h"
-#include "data/sample_cursor.h"
 #include "decode/field_kind.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
@@ -31,39 +32,18 @@ using detail::RowSlots;
 using detail::ValueKind;
 using Layout = ColumnMaker::Layout;
 
-/// Largest number of samples in a call of make_rows().
-constexpr std::size_t kMaxRows = detail::SampleCursor::kMaxRun;
+constexpr std::size_t kMaxRun = detail::FieldCursor::kMaxRun;
 
-/// One field of each of several samples, read from the mapped shards.
-class FieldRun {
- public:
-  /// Finds the fields. Returns true if each sample has one and all samples are mapped.
-  [[nodiscard]] bool find(std::span<const Sample> samples, const FieldChoice& fields) {
-    if (samples.size() > kMaxRows || fields.names().empty()) return false;
-    detail::FieldPlace last;
-    for (const Sample& sample : samples) {
-      const auto place = detail::SampleAccess::find(sample, fields.names(), last);
-      if (!place || !detail::SampleAccess::is_mapped(sample, *place)) return false;
-      fields_[size_++] = sample.field(*place).bytes;
-    }
-    return true;
+/// Copies field i to `to(i)`. Returns false if a field cannot be read.
+template <class To>
+bool copy(std::span<const std::string_view> fields, const To& to) {
+  SHARDWISE_ASSERT(fields.size() <= kMaxRun);
+  std::array<MappedCopy, kMaxRun> copies;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    copies[i] = {to(i), fields[i].data(), fields[i].size()};
   }
-  [[nodiscard]] std::span<const std::string_view> fields() const noexcept {
-    return {fields_.data(), size_};
-  }
-  /// Copies the field of sample i to `to(i)`. Returns false if a field cannot be read.
-  template <class To>
-  [[nodiscard]] bool copy(To&& to) const {
-    std::array<detail::MappedCopy, kMaxRows> copies;
-    for (std::size_t i = 0; i < size_; ++i)
-      copies[i] = {to(i), fields_[i].data(), fields_[i].size()};
-    return detail::copy_mapped(std::span(copies.data(), size_), detail::Look::kOnceATick);
-  }
-
- private:
-  std::array<std::string_view, kMaxRows> fields_;
-  std::size_t size_ = 0;
-};
+  return copy_mapped(std::span(copies.data(), fields.size()), Look::kOnceATick);
+}
 
 /// The bytes of a field. kBytes returns fields as stored, so the index knows the sizes. Text and
 /// JSON are decompressed, so they are ragged if a field's name may be that of a compressed file.
@@ -103,19 +83,14 @@ class BytesColumn final : public ColumnMaker {
     }
     detail::throw_bad_field(input.sample, place, "JSON", json_fault(text)->text());
   }
-  [[nodiscard]] bool makes_rows() const override { return layout() == Layout::kSized; }
-  [[nodiscard]] bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
-                               std::size_t& bytes) const override {
-    FieldRun run;
-    if (!run.find(samples, fields_)) return false;
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      if (run.fields()[i].size() != slots[i].size()) return false;
-    }
-    if (!run.copy([&](std::size_t i) { return slots[i].data(); })) return false;
-    for (std::size_t i = 0; i < samples.size(); ++i) {
+  [[nodiscard]] bool makes_from_fields() const override { return layout() == Layout::kSized; }
+  [[nodiscard]] bool make_from_fields(std::span<const std::string_view> fields,
+                                      const RowSlots& slots) const override {
+    if (!copy(fields, [&](std::size_t i) { return slots[i].data(); })) return false;
+    if (content_ == Content::kBytes) return true;
+    for (std::size_t i = 0; i < fields.size(); ++i) {
       const std::span<const std::byte> row = slots[i];
       if (!is_good({reinterpret_cast<const char*>(row.data()), row.size()})) return false;
-      bytes += row.size();
     }
     return true;
   }
@@ -170,6 +145,17 @@ class TokensColumn final : public ColumnMaker {
   const FieldChoice fields_;
 };
 
+/// Parses up to 18 digits without a sign, the usual case. For other texts use parse_int64().
+std::optional<std::int64_t> parse_digits(std::string_view text) noexcept {
+  if (text.empty() || text.size() > 18) return std::nullopt;
+  std::int64_t value = 0;
+  for (const char c : text) {
+    if (!is_digit(c)) return std::nullopt;
+    value = 10 * value + (c - '0');
+  }
+  return value;
+}
+
 class IntegerColumn final : public ColumnMaker {
  public:
   explicit IntegerColumn(FieldChoice fields)
@@ -182,23 +168,21 @@ class IntegerColumn final : public ColumnMaker {
     const std::int64_t value = detail::integer_of(input, fields_.in(input.sample));
     std::memcpy(output.slot.data(), &value, sizeof value);
   }
-  [[nodiscard]] bool makes_rows() const override { return !takes_long(); }
-  [[nodiscard]] bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
-                               std::size_t& bytes) const override {
+  [[nodiscard]] bool makes_from_fields() const override { return !takes_long(); }
+  [[nodiscard]] bool make_from_fields(std::span<const std::string_view> fields,
+                                      const RowSlots& slots) const override {
     constexpr std::size_t kMaxDigits = 32;
-    FieldRun run;
-    if (!run.find(samples, fields_)) return false;
-    for (const std::string_view field : run.fields()) {
+    for (const std::string_view field : fields) {
       if (field.size() > kMaxDigits) return false;
     }
-    std::array<std::array<char, kMaxDigits>, kMaxRows> texts;
-    if (!run.copy([&](std::size_t i) { return texts[i].data(); })) return false;
-    for (std::size_t i = 0; i < samples.size(); ++i) {
-      const std::string_view text(texts[i].data(), run.fields()[i].size());
-      const auto value = parse_int64(trimmed(text));
+    std::array<std::array<char, kMaxDigits>, kMaxRun> texts;
+    if (!copy(fields, [&](std::size_t i) { return texts[i].data(); })) return false;
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const std::string_view text(texts[i].data(), fields[i].size());
+      auto value = parse_digits(text);
+      if (!value) value = parse_int64(trimmed(text));
       if (!value) return false;
       std::memcpy(slots[i].data(), &*value, sizeof *value);
-      bytes += text.size();
     }
     return true;
   }

@@ -9,7 +9,7 @@
 #include "base/cancel_scope.h"
 #include "base/error_types.h"
 #include "data/dataset_access.h"
-#include "loader/row_reader.h"
+#include "loader/engine_work.h"
 #include "storage/opening_time.h"
 
 // A Work is one batch in production. Its steps in the queue works_:
@@ -39,40 +39,12 @@
 namespace shardwise::detail {
 namespace {
 
-/// A claim has as many rows as take about this long. If each claim were one tiny row, threads would
-/// mostly wait for mutex_.
-constexpr std::chrono::nanoseconds kClaimTime = std::chrono::microseconds(30);
 /// The consumer sleeps this long for several quick batches, rather than once for each.
 constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(50);
 /// A batch is quick if this many of it would be one claim: waking a thread takes longer.
 constexpr std::size_t kQuickInClaim = 6;
-constexpr std::size_t kMaxClaim = 256;
-constexpr std::size_t kNoRow = ~std::size_t{0};
 
 }  // namespace
-
-struct Engine::Work {
-  Work(BatchPlan content, std::span<const std::vector<Column>> by_group, BufferPool& pool)
-      : plan(std::move(content)),
-        columns(by_group[plan.group]),
-        builder(columns, plan.samples.size(), pool),
-        read(plan.samples.size()) {}
-
-  [[nodiscard]] std::size_t num_rows() const noexcept { return plan.samples.size(); }
-
-  BatchPlan plan;
-  const std::span<const Column> columns;
-  BatchBuilder builder;
-  std::vector<std::uint64_t> read;  // samples that were read; must equal those of the plan
-  std::uint64_t first_row = 0;      // the first row's number, counted over all plans
-  std::size_t next_row = 0;         // first unclaimed row
-  std::size_t rows_left = 0;        // rows not yet made
-  std::atomic<std::size_t> failed_row{kNoRow};  // the first failed row; written under mutex_
-  std::exception_ptr error;
-  std::vector<std::pair<std::size_t, std::string>> bad;  // bad rows, with the reason
-  MadeBatch made;
-  bool ready = false;
-};
 
 Engine::Engine(MixedDataset data, std::vector<std::vector<Column>> columns,
                std::shared_ptr<BufferPool> pool, Source source, EngineOptions options,
@@ -85,8 +57,18 @@ Engine::Engine(MixedDataset data, std::vector<std::vector<Column>> columns,
       meter_(std::move(meter)),
       times_rows_(std::ranges::any_of(
           columns_[0], [](const Column& column) { return column.maker()->takes_long(); })),
-      makes_runs_(std::ranges::all_of(
-          columns_[0], [](const Column& column) { return column.maker()->makes_rows(); })),
+      uses_fields_(!times_rows_ && data_.num_parts() == 1),
+      needs_samples_(!uses_fields_ ||
+                     std::ranges::any_of(columns_[0],
+                                         [](const Column& column) {
+                                           return !column.maker()->makes_from_fields();
+                                         })),
+      makes_runs_(std::ranges::all_of(columns_[0],
+                                      [this](const Column& column) {
+                                        return column.maker()->makes_rows() ||
+                                               (uses_fields_ &&
+                                                column.maker()->makes_from_fields());
+                                      })),
       frontier_(options_.note_read) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
     sizes_.emplace_back(data_.part(part));
@@ -352,13 +334,14 @@ RowInput Engine::input_of(const Sample& sample, const Work& work, std::size_t ro
   return input;
 }
 
-/// Allocates the memory whose size is known before the rows are made.
+/// Allocates the memory whose size is known before the rows are made, and finds fields.
 void Engine::prepare(Work& work) {
   for (std::size_t c = 0; c < work.columns.size(); ++c) {
     const ColumnMaker& maker = *work.columns[c].maker();
     switch (maker.layout()) {
       case ColumnMaker::Layout::kFixed:
         work.builder.set_row_shape(c, maker.row_shape());
+        if (uses_fields_ && maker.makes_from_fields()) work.places[c] = find_fields(work, maker);
         break;
       case ColumnMaker::Layout::kLikeFirst:
         work.builder.set_row_shape(c, shape_like_first(work, maker));
@@ -372,27 +355,44 @@ void Engine::prepare(Work& work) {
   }
 }
 
-void Engine::take_sizes(Work& work, std::size_t column) {
-  const FieldChoice* const fields = work.columns[column].maker()->fields();
-  std::vector<std::uint64_t> sizes(work.num_rows());
-  const auto measure = [&](const FieldSizes& part, std::span<const std::uint64_t> samples,
-                           std::span<std::uint64_t> to) {
-    if (fields != nullptr) {
-      part.of(samples, fields->names(), to);
-    } else {
-      part.of_keys(samples, to);
-    }
-  };
+/// Calls find(sizes, samples, found) for samples of each data set, and returns `found` of all rows.
+template <class Found, class Find>
+std::vector<Found> Engine::find_in_index(const Work& work, const Find& find) const {
+  const std::span<const std::uint64_t> samples = work.plan.samples;
+  std::vector<Found> found(samples.size());
   if (data_.num_parts() == 1) {
-    measure(sizes_[0], work.plan.samples, sizes);
-  } else {
-    for (std::size_t row = 0; row < sizes.size(); ++row) {
-      const std::size_t part = data_.part_of(work.plan.samples[row]);
-      const std::uint64_t sample = work.plan.samples[row] - data_.first_sample(part);
-      measure(sizes_[part], std::span(&sample, 1), std::span(&sizes[row], 1));
-    }
+    find(sizes_[0], samples, std::span(found));
+    return found;
   }
+  for (std::size_t row = 0; row < found.size(); ++row) {
+    const std::size_t part = data_.part_of(samples[row]);
+    const std::uint64_t sample = samples[row] - data_.first_sample(part);
+    find(sizes_[part], std::span(&sample, 1), std::span(&found[row], 1));
+  }
+  return found;
+}
+
+std::vector<FieldPlace> Engine::find_fields(const Work& work, const ColumnMaker& maker) const {
+  return find_in_index<FieldPlace>(work, [names = std::span(maker.fields()->names())](
+                                             const FieldSizes& part, auto samples, auto found) {
+    part.find(samples, names, found);
+  });
+}
+
+void Engine::take_sizes(Work& work, std::size_t column) {
+  const ColumnMaker& maker = *work.columns[column].maker();
+  if (maker.fields() == nullptr) {
+    return work.builder.set_sizes(
+        column,
+        find_in_index<std::uint64_t>(work, [](const FieldSizes& part, auto samples, auto found) {
+          part.of_keys(samples, found);
+        }));
+  }
+  std::vector<FieldPlace> places = find_fields(work, maker);
+  std::vector<std::uint64_t> sizes(places.size());
+  std::ranges::transform(places, sizes.begin(), &FieldPlace::size_or_zero);
   work.builder.set_sizes(column, sizes);
+  if (uses_fields_ && maker.makes_from_fields()) work.places[column] = std::move(places);
 }
 
 /// Returns the shape of the first good row. If the batch has no good row, returns the shape of the
@@ -448,115 +448,6 @@ bool Engine::can_be_made(std::uint64_t number, const ColumnMaker& maker,
 bool Engine::is_bad_sample(const Error& error) noexcept {
   return error.code() == ErrorCode::kBadField || error.code() == ErrorCode::kNotFound ||
          error.code() == ErrorCode::kUnsupported;
-}
-
-void Engine::make_rows(Claim& claim) {
-  StageTimes times;
-  const auto opening_before = opening_time();
-  auto row_begin = times.begin();
-  Work& work = *claim.work;
-  const Sample* last = nullptr;  // the last sample read
-  const std::span<const std::uint64_t> samples = work.plan.samples;
-  RowReader reader(data_, samples.subspan(claim.first, claim.last - claim.first));
-  const auto end_row = [&](const Sample* sample) {
-    last = sample;
-    if (!times_rows_) return;
-    const auto end = times.enter(Stage::kReading);
-    times.add_samples(end - row_begin, 1);
-    note_slowest(end - std::exchange(row_begin, end), sample);
-  };
-  for (std::size_t row = claim.first; row < claim.last && may_make(work, row);) {
-    std::span<const Sample> run;
-    claim.reading.reach(work.first_row + row);
-    try {
-      run = reader.next_run();
-    } catch (...) {
-      fail(work, row++, std::current_exception());  // e.g. a missing shard, not a bad sample
-      end_row(nullptr);
-      continue;
-    }
-    for (std::size_t i = 0; i < run.size(); ++i) {
-      work.read[row + i] = reader.first_of_part() + run[i].index();
-    }
-    if (makes_runs_ && make_run(work, row, run, times)) {
-      row += run.size();
-      last = &run.back();
-      continue;
-    }
-    for (const Sample& sample : run) {
-      if (!may_make(work, row)) break;
-      make_row(work, row++, sample, times);
-      end_row(&sample);
-    }
-  }
-  const auto took = times.enter(Stage::kReading) - times.begin();
-  times.move_to_opening(opening_time() - opening_before);
-  const auto rows = static_cast<std::int64_t>(claim.last - claim.first);
-  const std::int64_t fitting = kClaimTime / std::max(took / rows, std::chrono::nanoseconds(1));
-  // Change by a factor of 2 at most: a claim may only seem slow because the thread was preempted.
-  const std::size_t before = claim_rows_.load(std::memory_order_relaxed);
-  claim_rows_.store(std::clamp<std::size_t>(static_cast<std::size_t>(fitting), (before + 1) / 2,
-                                            std::min(before * 2, kMaxClaim)),
-                    std::memory_order_relaxed);
-  if (!times_rows_) {
-    times.add_samples(took / rows, claim.last - claim.first);
-    note_slowest(took / rows, last);
-  }
-  meter_->add(times, claim.last - claim.first, work.plan.samples[claim.first]);
-  claim.reading = {};
-  finish(claim);
-}
-
-void Engine::note_slowest(std::chrono::nanoseconds time, const Sample* sample) {
-  if (sample != nullptr && meter_->is_slowest(time)) meter_->add_slowest(time, sample->describe());
-}
-
-/// Whether the row still needs to be made.
-bool Engine::may_make(const Work& work, std::size_t row) const noexcept {
-  return !stopping_.load(std::memory_order_relaxed) &&
-         work.failed_row.load(std::memory_order_relaxed) >= row;
-}
-
-/// Makes the rows of a run from `first` on, column by column. Returns false if a row fails. The
-/// caller then makes the rows one by one, to find the error.
-bool Engine::make_run(Work& work, std::size_t first, std::span<const Sample> run,
-                      StageTimes& times) const {
-  std::size_t bytes = 0;
-  for (std::size_t c = 0; c < work.columns.size(); ++c) {
-    if (!work.columns[c].maker()->make_rows(run, work.builder.slots(c, first), bytes)) return false;
-  }
-  times.add_bytes(bytes);
-  return true;
-}
-
-void Engine::make_row(Work& work, std::size_t row, const Sample& sample, StageTimes& times) {
-  try {
-    RowInput input = input_of(sample, work, row);
-    input.times = &times;
-    for (std::size_t c = 0; c < work.columns.size(); ++c) {
-      RowOutput output = work.builder.output(c, row);
-      work.columns[c].maker()->make(input, output);
-    }
-  } catch (const Error& error) {
-    if (options_.skip_bad && is_bad_sample(error)) {
-      const Lock lock(mutex_);
-      work.bad.emplace_back(row, error.what());
-    } else {
-      fail(work, row, std::current_exception());
-    }
-  } catch (...) {
-    fail(work, row, std::current_exception());
-  }
-}
-
-void Engine::fail(Work& work, std::size_t row, std::exception_ptr error) {
-  // Destroy a replaced error after mutex_ is released: the exception may come from a user's
-  // function, and its destructor may e.g. wait for Python's interpreter lock.
-  std::exception_ptr replaced = std::move(error);
-  const Lock lock(mutex_);
-  if (row >= work.failed_row.load(std::memory_order_relaxed)) return;
-  work.failed_row.store(row, std::memory_order_relaxed);
-  std::swap(work.error, replaced);
 }
 
 /// Counts the rows of a claim as made. After the last row of a batch, completes the batch.

@@ -144,14 +144,22 @@ class Engine {
                                                                   bool may_leave_out) const;
   [[nodiscard]] bool can_be_made(std::uint64_t number, const ColumnMaker& maker,
                                  const std::vector<std::int64_t>& shape) const;
+  template <class Found, class Find>
+  [[nodiscard]] std::vector<Found> find_in_index(const Work& work, const Find& find) const;
+  [[nodiscard]] std::vector<FieldPlace> find_fields(const Work& work,
+                                                    const ColumnMaker& maker) const;
   void take_sizes(Work& work, std::size_t column);
 
   void make_rows(Claim& claim);
+  [[nodiscard]] std::size_t make_from_fields(const Claim& claim, StageTimes& times) const;
+  void make_from_samples(Claim& claim, std::size_t from_fields, StageTimes& times);
   [[nodiscard]] bool may_make(const Work& work, std::size_t row) const noexcept;
   [[nodiscard]] bool make_run(Work& work, std::size_t first, std::span<const Sample> run,
                               StageTimes& times) const;
-  void make_row(Work& work, std::size_t row, const Sample& sample, StageTimes& times);
+  void make_row(Work& work, std::size_t row, const Sample& sample, bool has_fields,
+                StageTimes& times);
   void note_slowest(std::chrono::nanoseconds time, const Sample* sample);
+  void note_slowest(std::chrono::nanoseconds time, std::uint64_t number);
   void fail(Work& work, std::size_t row, std::exception_ptr error);
   void finish(const Claim& claim);
   void close_up(Work& work) const;
@@ -168,7 +176,9 @@ class Engine {
   const EngineOptions options_;
   const std::shared_ptr<LoadMeter> meter_;
   const bool times_rows_;          // whether each row is timed
-  const bool makes_runs_;          // whether all columns make several rows at a time
+  const bool uses_fields_;         // whether columns are made from fields if they can be
+  const bool needs_samples_;       // whether a column cannot be made from fields
+  const bool makes_runs_;          // whether all other columns make several rows at a time
   std::vector<FieldSizes> sizes_;  // field sizes of each part of data_
   bool claims_batches_ = false;    // whether a thread claims all rows of a batch
   ReadFrontier frontier_;          // counts the rows that were read, over all plans

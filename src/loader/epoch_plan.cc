@@ -164,8 +164,9 @@ class Counted final : public EpochPlan {
       const std::uint64_t first = ahead->first_of_step(step++);
       next.samples.resize(ahead->first_of_step(step) - first);
       next.samples.resize(ahead->next_batch(next.samples));
+      next.positions.resize(next.samples.size());
       for (std::size_t i = 0; i < next.samples.size(); ++i) {
-        next.positions.push_back(ahead->position_in_epoch(first + i));
+        next.positions[i] = ahead->position_in_epoch(first + i);
       }
       return next;
     };

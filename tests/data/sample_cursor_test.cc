@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "data/field_cursor.h"
+#include "data/field_sizes.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/storage/shard_cache.h"
 #include "support/support.h"
@@ -13,6 +15,8 @@
 namespace shardwise {
 namespace {
 
+using detail::FieldCursor;
+using detail::FieldPlace;
 using detail::SampleCursor;
 
 constexpr int kSamples = 20;  // per shard
@@ -128,6 +132,70 @@ TEST(SampleCursorTest, HoldsOneShardOfACacheAndNotAll) {
     for (const Sample& sample : run) EXPECT_EQ(sample.number_in_index(), numbers[at++]);
     EXPECT_LE(cache->used_bytes(), 5 * shard_bytes) << "of " << kShards;
   }
+}
+
+std::vector<FieldPlace> places_of(const Dataset& data, std::span<const std::uint64_t> numbers,
+                                  const std::string& field) {
+  std::vector<FieldPlace> places(numbers.size());
+  detail::FieldSizes(data).find(numbers, std::span(&field, 1), places);
+  return places;
+}
+
+/// Returns the number of rows that the cursor gives. Expects the fields of the samples.
+std::size_t read_fields(const Dataset& data, std::span<const std::uint64_t> numbers,
+                        FieldCursor::Opening opening) {
+  const std::vector<FieldPlace> places = places_of(data, numbers, "txt");
+  FieldCursor cursor(data, {places, places}, opening);
+  std::size_t row = 0;
+  while (const std::size_t count = cursor.next_run()) {
+    for (std::size_t i = 0; i < count; ++i, ++row) {
+      const Sample sample = data[numbers[row]];
+      EXPECT_EQ(cursor.fields(0)[i], sample["txt"]) << row;
+      EXPECT_EQ(cursor.fields(1)[i], sample["txt"]) << row;
+    }
+  }
+  EXPECT_TRUE(cursor.are_unchanged());
+  return row;
+}
+
+TEST(FieldCursorTest, GivesTheFieldsThatTheSamplesHave) {
+  const test::TempDir dir;
+  const Dataset all = Dataset::open(make_shards(dir, 70, Compression::kNone));
+  const Dataset few = Dataset::open(dir / "x.idx", {.max_open_shards = 2});
+  std::vector<std::uint64_t> odd;
+  for (std::uint64_t i = 1; i < all.size(); i += 2) odd.push_back(i);
+  for (const Dataset& data : {all, few, all.subset(odd)}) {
+    std::mt19937_64 random(3);
+    std::vector<std::uint64_t> numbers(1000);
+    for (std::uint64_t& number : numbers) number = random() % data.size();
+    EXPECT_EQ(read_fields(data, numbers, FieldCursor::Opening::kOpen), numbers.size());
+    EXPECT_EQ(read_fields(data, {}, FieldCursor::Opening::kOpen), 0U);
+  }
+}
+
+TEST(FieldCursorTest, StopsAtTheFirstFieldThatItCannotRead) {
+  const test::TempDir dir;
+  const Dataset data = Dataset::open(make_shards(dir, 3, Compression::kNone));
+  const Dataset read = Dataset::open(dir / "x.idx", {.access = Dataset::Access::kRead});
+  const std::vector<std::uint64_t> numbers{0, 1, kSamples, 2};
+  EXPECT_EQ(read_fields(read, numbers, FieldCursor::Opening::kOpen), 0U);
+  EXPECT_EQ(read_fields(data, numbers, FieldCursor::Opening::kOpenOnly), 0U);
+  const Sample first = data[0];
+  EXPECT_EQ(read_fields(data, numbers, FieldCursor::Opening::kOpenOnly), 2U);
+  EXPECT_EQ(read_fields(data, numbers, FieldCursor::Opening::kOpen), 4U);
+  const std::vector<FieldPlace> none = places_of(data, numbers, "none");
+  EXPECT_EQ(FieldCursor(data, {none}, FieldCursor::Opening::kOpen).next_run(), 0U);
+}
+
+TEST(FieldCursorTest, HoldsOneShardOfACache) {
+  const test::TempDir dir;
+  const std::string index = make_shards(dir, 3, Compression::kGzip);
+  const auto cache = ShardCache::open({.directory = dir / "cache"});
+  const Dataset data = Dataset::open(index, {.cache = cache});
+  const std::vector<std::uint64_t> numbers{0, 1, kSamples, 2, 2 * kSamples};
+  EXPECT_EQ(read_fields(data, numbers, FieldCursor::Opening::kOpen), 0U);  // shards are closed
+  for (const std::uint64_t number : numbers) static_cast<void>(data[number]);
+  EXPECT_EQ(read_fields(data, numbers, FieldCursor::Opening::kOpen), numbers.size());
 }
 
 }  // namespace

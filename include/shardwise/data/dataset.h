@@ -203,8 +203,8 @@ class SHARDWISE_EXPORT Dataset {
   /// @param bytes    is resized to the total size.
   /// Errors: those of operator[]. NotFound, naming the first sample without the field. StaleIndex
   ///   and kIo as in Sample::copy. After an error `offsets` and `bytes` are unspecified.
-  /// Cost: that of samples(), the copy, and a stat(2) per mapped shard. Samples are read in the
-  ///   order of shards, so each shard is read once.
+  /// Cost: that of samples(), the copy, and a stat(2) per mapped shard. If a shard is not open, the
+  ///   samples are read in the order of shards, so each shard is opened once.
   void gather(std::span<const std::uint64_t> numbers, std::string_view field,
               std::vector<std::int64_t>& offsets, std::vector<std::byte>& bytes) const;
   /// Copies one field of many samples into memory that `take_memory` provides.
