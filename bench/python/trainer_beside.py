@@ -1,0 +1,181 @@
+"""How much of a trainer's rate is left while a loader works beside it.
+
+    python bench/python/trainer_beside.py FOLDER [--images 32] [--step-ms 28] [--steps 40]
+        [--threads 0 1 2] [--workers 1 2] [--only KIND...] [--rounds 9]
+
+FOLDER has tars of JPEGs (jpg). A step works on one core, for --step-ms on an idle machine: `python`
+adds numbers, and `matmul` multiplies matrices (numpy, one thread). Each step takes a batch of
+--images pictures, resized to 224 x 224. The rows take turns in each round:
+
+    no loading        the steps alone, with one resident batch: the limit
+    Loader, N         shardwise.Loader with N threads; 0 means that the trainer makes the batches
+    DataLoader, N     torch's DataLoader with N worker processes and Pillow, if torch is installed
+
+`nothing` is a step that takes no time: loading is then the limit, and the rate is that of the
+loader. Rates are steps per second, as medians over the rounds. The ratio is the median of the
+ratios to the first row in the same round, with the first and third quartile. P50 and P99 are of
+all steps, from batch to batch. The first steps of an epoch, with the first batches, do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+for library in ("OMP", "OPENBLAS", "MKL"):  # read when numpy is imported
+    os.environ[f"{library}_NUM_THREADS"] = "1"
+
+import numpy as np
+import shardwise
+from peers.base import SIDE, picture
+from shardwise import columns
+from shardwise.transforms import ImageTransform
+
+FIRST_STEPS = 8
+
+Epoch = Callable[[], Iterable[Any]]
+Step = Callable[[], None]
+
+
+def own(data: shardwise.Dataset, images: int, threads: int) -> Epoch:
+    return lambda: shardwise.Loader(
+        data,
+        columns=[columns.image("jpg", ImageTransform(resize=SIDE))],
+        order=shardwise.Order(seed=17),
+        batch_size=images,
+        threads=threads,
+    )
+
+
+class Pictures:
+    """A data set for torch's DataLoader: pictures as uint8 [224, 224, 3]."""
+
+    def __init__(self, data: shardwise.Dataset) -> None:
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getitem__(self, number: int) -> Any:
+        return picture(self._data[number].bytes("jpg"), SIDE)
+
+
+def data_loader(data: shardwise.Dataset, images: int, workers: int) -> Epoch:
+    import torch.utils.data
+
+    return lambda: torch.utils.data.DataLoader(
+        Pictures(data),  # type: ignore[arg-type]
+        batch_size=images,
+        shuffle=True,
+        num_workers=workers,
+    )
+
+
+def add_numbers(count: int) -> Step:
+    def step() -> None:
+        total = 0
+        for number in range(count):
+            total += number
+
+    return step
+
+
+def multiply(count: int) -> Step:
+    one = np.ones((256, 256), np.float32)
+
+    def step() -> None:
+        for _ in range(count):
+            one @ one
+
+    return step
+
+
+def calibrated(make: Callable[[int], Step], step_ms: float) -> Step:
+    """Returns a step of this CPU time."""
+    count = 16
+    while True:
+        step = make(count)
+        step()
+        begin = time.thread_time()
+        step()
+        took_ms = (time.thread_time() - begin) * 1000
+        if took_ms > step_ms / 4:
+            return make(round(count * step_ms / took_ms))
+        count *= 2
+
+
+def step_times(epoch: Epoch, step: Step, steps: int) -> list[float]:
+    """Returns the seconds of each of `steps` steps, over as many epochs as these need."""
+    batches: Iterator[Any] = itertools.chain.from_iterable(epoch() for _ in itertools.count())
+    times = []
+    for number in range(FIRST_STEPS + steps):
+        if number == FIRST_STEPS:
+            last = time.perf_counter()
+        next(batches)
+        step()
+        if number >= FIRST_STEPS:
+            now = time.perf_counter()
+            times.append(now - last)
+            last = now
+    return times
+
+
+def measure(rows: dict[str, Epoch], step: Step, steps: int, rounds: int) -> None:
+    times: dict[str, list[list[float]]] = {name: [] for name in rows}
+    for _ in range(rounds):
+        for name, epoch in rows.items():
+            times[name].append(step_times(epoch, step, steps))
+    first = times[next(iter(rows))]
+    for name, mine in times.items():
+        rates = [steps / sum(turn) for turn in mine]
+        ratios = [sum(a) / sum(b) for a, b in zip(first, mine)]
+        low, ratio, high = statistics.quantiles(ratios, n=4)
+        cuts = statistics.quantiles([t * 1000 for turn in mine for t in turn], n=100)
+        print(
+            f"  {name:16} {statistics.median(rates):8.1f} /s"
+            f"   {ratio:.2f} ({low:.2f} to {high:.2f})"
+            f"   P50 {cuts[49]:6.1f} ms   P99 {cuts[98]:6.1f} ms",
+            flush=True,
+        )
+
+
+def main() -> None:
+    cores = len(os.sched_getaffinity(0))
+    parser = argparse.ArgumentParser(description="a loader beside a trainer")
+    parser.add_argument("folder")
+    parser.add_argument("--images", type=int, default=32)
+    parser.add_argument("--step-ms", type=float, default=28)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--threads", type=int, nargs="+", default=range(cores + 1))
+    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
+    kinds = ["python", "matmul", "nothing"]
+    parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    data = shardwise.open(sorted(glob.glob(os.path.join(options.folder, "*.tar"))))
+    loaders = {f"Loader, {n}": own(data, options.images, n) for n in options.threads}
+    try:
+        for count in options.workers:
+            loaders[f"DataLoader, {count}"] = data_loader(data, options.images, count)
+    except ImportError as error:
+        print(f"without DataLoader: {error}")
+    trained: dict[str, Epoch] = {"no loading": lambda: itertools.repeat(None)} | loaders
+    for kind in options.only:
+        load = os.getloadavg()[0]
+        print(f"{kind}: {cores} cores, {options.images} images a step, load {load:.1f}")
+        if kind == "nothing":
+            measure(loaders, lambda: None, options.steps, options.rounds)
+        else:
+            make = add_numbers if kind == "python" else multiply
+            step = calibrated(make, options.step_ms)
+            measure(trained, step, options.steps, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
