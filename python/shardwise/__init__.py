@@ -21,6 +21,10 @@ shardwise.torch has samplers for torch's DataLoader, and shardwise.wids is the p
 this engine. Neither torch nor NumPy is imported before it is needed.
 """
 
+import os as _os
+import sys as _sys
+from importlib import import_module as _import_module
+
 from . import errors
 from ._core import (
     Audit,
@@ -40,6 +44,16 @@ from .opening import open
 from .signatures import give_signatures as _give_signatures
 
 _give_signatures(Audit, Order, Sampler, ShardCache)
+
+
+def _finish_imports() -> None:
+    """Waits for other threads that import a module of this package. A child that is forked before
+    could never import it."""
+    for name in [name for name in _sys.modules if name.startswith(__name__ + ".")]:
+        _import_module(name)
+
+
+_os.register_at_fork(before=_finish_imports)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -499,7 +499,10 @@ void add_datasets(nb::module_& module) {
       .def(
           "__getitems__",
           [](nb::handle_t<DatasetObject> self, nb::handle numbers) {
-            nb::module_::import_("shardwise.references").attr("teach_torch")();
+            const nb::dict modules = nb::module_::import_("sys").attr("modules");
+            if (modules.contains("torch.utils.data")) {
+              nb::module_::import_("shardwise.references").attr("teach_torch")();
+            }
             return nb::list(samples_of(self, numbers));
           },
           "numbers"_a, nb::sig("def __getitems__(self, numbers: typing.Any) -> list[Sample]"),

@@ -75,9 +75,8 @@ void visit_keys(const Dataset& data, const std::string& expression, const Visit&
               "SELECT sample, CAST((" + expression + "\n) AS TEXT) FROM samples WHERE sample >= " +
                   std::to_string(data.number_in_index(0)) + " AND sample <= " +
                   std::to_string(data.number_in_index(data.size() - 1)) + " ORDER BY sample");
-  const CancelToken cancel = detail::CancelScope::joined({});
+  query.set_cancel(detail::CancelScope::joined({}));
   for (std::uint64_t sample = 0; sample < data.size(); ++sample) {
-    cancel.throw_if_cancelled();
     const std::uint64_t number = data.number_in_index(sample);
     bool has_row = query.next();
     while (has_row && static_cast<std::uint64_t>(query.value(0).integer) < number) {

@@ -187,6 +187,20 @@ TEST_F(RangeAheadTest, AMissingShardFailsOnlyForItsSamples) {
   EXPECT_EQ(failures, 2);
 }
 
+TEST_F(RangeAheadTest, AHostThatFailsIsTriedForOneShardNotForAll) {
+  build(false);
+  const Dataset data = open_ranged();
+  std::vector<std::uint64_t> numbers;
+  for (std::uint64_t shard = 0; shard < kShards; ++shard) numbers.push_back(shard * kSamples);
+  for (std::uint64_t shard = 0; shard < kShards; ++shard) {
+    server_.serve("/" + std::to_string(shard) + ".tar", {.body = tar_body(static_cast<int>(shard)),
+                                                         .statuses = std::vector<int>(100, 503)});
+  }
+  EXPECT_EQ(error_code([&] { expect_texts(data, numbers); }), ErrorCode::kFetch);
+  constexpr int kAttempts = 3;  // of a fetch
+  EXPECT_LE(gets(), kShards + 2 * kAttempts);
+}
+
 TEST_F(RangeAheadTest, AChangedShardIsStale) {
   const Dataset data = open_ranged();
   std::vector<std::uint64_t> numbers(kSamples);

@@ -239,3 +239,20 @@ def test_decoding_and_repacking(tmp_path, images, captions):
     report = shardwise.repack(data, tmp_path / "both")
     both = shardwise.open(report.path)
     assert len(both) == len(data) and both[5].copy() == data[5].copy()
+
+
+def test_a_column_of_a_missing_sample_is_missing(tmp_path):
+    keys = {"images": [0, 1], "scores": [0], "captions": [0, 1]}
+    sides = []
+    for name, numbers in keys.items():
+        write(tmp_path, name, [(key(i), {f"{name}.txt": name}) for i in numbers])
+        table = {"key": [key(i) for i in numbers], "score": [float(len(name))] * len(numbers)}
+        if name != "images":
+            shardwise.attach(tmp_path / f"{name}.idx", table, on="key", name="s")
+        sides.append(shardwise.open(tmp_path / f"{name}.idx"))
+    data = sides[0].join(sides[1], how="left").join(sides[2], how="left")
+    column = columns.metadata("score", float, missing=-1.0)
+    assert data.column("score") == [6.0, None]
+    loader = Loader(data, columns=[column], order=Order("sequential"), batch_size=2)
+    assert [float(x) for batch in loader for x in batch["score"]] == [6.0, -1.0]
+    assert [sample.decode([column])["score"] for sample in data] == [6.0, -1.0]

@@ -51,6 +51,27 @@ for _ in range(40):
         assert_ends(index, script, may_leak=True)
 
 
+def test_a_fork_waits_for_an_import_of_another_thread(index: Path, tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("import sys\nsys.begun.set()\nsys.forks.wait()\n")
+    script = f"""
+import importlib
+shardwise.__path__.append({str(tmp_path)!r})
+sys.begun, sys.forks = threading.Event(), threading.Event()
+thread = threading.Thread(target=importlib.import_module, args=("shardwise.late",))
+thread.start()
+sys.begun.wait()
+os.register_at_fork(before=sys.forks.set)  # runs before the hooks that were registered earlier
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    importlib.import_module("shardwise.late")
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+thread.join()
+"""
+    assert_ends(index, script, "0\n")
+
+
 def test_ctrl_c_ends_a_long_condition(index: Path) -> None:
     script = """
 def interrupt():

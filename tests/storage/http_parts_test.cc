@@ -243,6 +243,22 @@ TEST_F(HttpPartsTest, WhatDoesNotArriveAtOnceIsLeftIncomplete) {
   EXPECT_EQ(complete({}), 30U) << "connections are usable afterwards";
 }
 
+TEST_F(HttpPartsTest, TheWaitForAHostThatRefusesIsOneForAllParts) {
+  Fetchers::Options options = quick_options();
+  options.retry_for = std::chrono::milliseconds(50);
+  options.retry_base_delay = options.retry_max_delay = std::chrono::hours(1);
+  fetchers_ = Fetchers(options);
+  const std::string url =
+      serve("/x", {.body = some_bytes(100'000), .statuses = std::vector<int>(1000, 429)});
+  for (const std::size_t count : {1, 20}) {
+    Parts wanted;
+    for (std::uint64_t i = 0; i < count; ++i) wanted.add(url, 1000 * i, 1000 * i + 500);
+    fetchers_.fetch_parts(wanted.parts);
+    EXPECT_EQ(wanted.num_complete(), 0U);
+  }
+  EXPECT_LE(server_.gets("/x"), 3) << "the other parts are left to fetch()";
+}
+
 TEST_F(HttpPartsTest, PartsWithoutAHostOrAFetcherAreLeftIncomplete) {
   const std::string url = serve("/x", {.body = "0123456789"});
   Parts wanted;
