@@ -82,7 +82,7 @@ struct JoinSide {
 
   Dataset other;
   SampleMatches matches;
-  std::vector<std::string> fields;               // names in `other`
+  std::vector<std::string> fields;  // names in `other`
   std::shared_ptr<const JoinedNames> names;
   Dataset::JoinReport report;
 };
