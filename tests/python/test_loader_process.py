@@ -45,26 +45,6 @@ print(sum(len(batch) for batch in loader), loader.prove())
     )
 
 
-def test_ctrl_c_ends_an_expression_of_groups(index: Path) -> None:
-    script = """
-def interrupt():
-    begun.wait()
-    os.kill(os.getpid(), signal.SIGINT)
-begun = threading.Event()
-thread = threading.Thread(target=interrupt)
-thread.start()
-tables = ", ".join(f"samples s{i}" for i in range(8))
-rule = shardwise.ByGroup(f"(SELECT count(*) FROM {tables}) > cls")
-try:
-    begun.set()
-    Loader(ds, columns=[columns.key()], by_group=rule)
-except KeyboardInterrupt:
-    print("interrupted")
-thread.join()
-"""
-    assert_ends(index, script, "interrupted\n")
-
-
 def test_ctrl_c_without_threads_stops_the_loader(index: Path) -> None:
     script = (
         BLOCKED.replace("THREADS", "0")

@@ -72,7 +72,14 @@ thread.join()
     assert_ends(index, script, "0\n")
 
 
-def test_ctrl_c_ends_a_long_condition(index: Path) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        "ds.where(LONG)",
+        "Loader(ds, columns=[columns.key()], by_group=shardwise.ByGroup(LONG))",
+    ],
+)
+def test_ctrl_c_ends_a_long_condition(index: Path, call: str) -> None:
     script = """
 def interrupt():
     begun.wait()
@@ -81,15 +88,16 @@ begun = threading.Event()
 thread = threading.Thread(target=interrupt)
 thread.start()
 tables = ", ".join(f"samples s{i}" for i in range(8))
+LONG = f"(SELECT count(*) FROM {tables}) > cls"
 try:
     begun.set()
-    ds.where(f"(SELECT count(*) FROM {tables}) > cls")
+    CALL
 except KeyboardInterrupt:
     print("interrupted")
 thread.join()
 print(len(ds.where("cls >= 0")))
 """
-    assert_ends(index, script, "interrupted\n103\n")
+    assert_ends(index, script.replace("CALL", call), "interrupted\n103\n")
 
 
 # Calls all methods of each class of the extension with an object whose __init__() has not run, and
