@@ -53,7 +53,7 @@ std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming
   std::vector<RangedSample> samples;
   samples.reserve(numbers.size());
   std::uint64_t bytes = 0;
-  bool is_full = false, has_failed = false;
+  bool is_over = false;  // the other samples are left to later calls
   for (const std::uint64_t number : numbers) {
     if (const auto old = arrived_.find(number); old != arrived_.end()) {
       for (const MemberRecord& member : SampleAccess::members_of(old->second)) {
@@ -61,7 +61,7 @@ std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming
       }
       continue;
     }
-    if (is_full || has_failed) {
+    if (is_over) {
       requested_.erase(number);
       continue;
     }
@@ -74,9 +74,9 @@ std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming
       throw;
     } catch (const Error&) {
       // The caller gets the error when it reads the sample. Other shards might fail as slowly.
-      has_failed = true;
+      is_over = true;
     }
-    is_full = bytes >= kMaxBytes;
+    is_over = is_over || bytes >= kMaxBytes;
   }
   return samples;
 }
