@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/error_types.h"
+#include "base/fault_point.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
@@ -153,6 +154,7 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
       const std::string_view name = entry->d_name;
       if (owner_of_table(name) != base) continue;
       File file = File::open_to_lock(directory + "/" + std::string(name));
+      SHARDWISE_FAULT_POINT("sweep.opened");
       // Lock the table before reading the catalogue. If a build released its lock just before, it
       // has already committed its catalogue.
       const FileLock lock = file.try_lock();
@@ -160,7 +162,10 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
       // On a file system without locks, a build may be writing the table, unless it is the table of
       // the replaced index.
       if (lock == FileLock::kUnsupported && name != replaced) continue;
-      if (Catalogue(path).meta().table_file != name) ::unlink(file.path().c_str());
+      if (Catalogue(path).meta().table_file == name) continue;
+      SHARDWISE_FAULT_POINT("sweep.locked");
+      // A build may have replaced the file by one of the same content before it was locked.
+      if (file.has_path()) ::unlink(file.path().c_str());
     }
   } catch (const std::exception&) {
     // Never throws; see the comment in the header file.
