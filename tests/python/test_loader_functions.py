@@ -75,7 +75,7 @@ def test_what_is_not_as_declared_is_refused(ds: shardwise.Dataset) -> None:
         ("float32", (2,), np.zeros(3, np.float32), errors.BadField, r"\[3\] instead of \[2\]"),
         ("float32", (2,), b"1234", errors.BadField, "4 bytes of float32 instead of 8"),
         ("float32", None, b"12345", errors.BadField, "5 bytes of float32; "),
-        ("float32", (2,), None, errors.InvalidArgument, "returned no array: NoneType"),
+        ("float32", (2,), None, errors.InvalidArgument, "did not return an array: NoneType"),
         ("uint8", (2,), np.zeros(2, np.int8), errors.InvalidArgument, "format 'b'"),
         ("int64", (), "text", ValueError, "text"),
     ]

@@ -87,7 +87,7 @@ class SHARDWISE_EXPORT ShardCache {
     /// The fetchers for remote shards. Null means a default Fetchers object.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
     /// Called after waiting one second for a shard that another process fetches. It is called once
-    /// per shard, and once more if that process is stopped.
+    /// per shard, and once more if that process is suspended.
     /// @param holder  the process, e.g. "process 17 (python3)"; "another process" if it is
     ///   invisible.
     /// Threads: called on the waiting thread.

@@ -241,11 +241,12 @@ class DataPipeline(Items, PipelineStage):
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next pass. By default passes are numbered from 0. Call it on
-        all ranks. After load_state_dict(), the number of the loaded pass keeps its place."""
+        all ranks. If it is the number of the pass that load_state_dict() loaded, the loaded
+        position is kept."""
         self._set_epoch(epoch)
 
     def _set_epoch(self, epoch: int) -> bool:
-        """Returns False if the loaded pass keeps its place."""
+        """Returns False if this is the loaded pass, whose position is then kept."""
         epoch = whole_number("epoch", epoch, _MAX_PASS)
         if self._is_loaded and self._start is not None and self._start.number == epoch:
             return False

@@ -81,7 +81,8 @@ class SharedBuffers:
         return _Packed(self, item, arrays) if arrays else item
 
     def send(self, item: Any, arrays: dict[int, Any]) -> tuple[Any, ...] | None:
-        """Copies arrays into a buffer. Returns how to unpickle the item; None: by torch."""
+        """Copies arrays into a buffer. Returns how to unpickle the item; None means that torch
+        pickles it as usual."""
         info = get_worker_info()
         if info is None:
             return None
