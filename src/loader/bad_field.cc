@@ -26,8 +26,8 @@ void throw_too_many_bad(std::size_t found, std::uint64_t max_bad, const std::str
 void throw_all_bad(const std::string& which, const std::string& first) {
   throw BadField(which, "the first: " + first,
                  spelled("max_bad") +
-                     " is for single bad samples: fix the columns and their functions, or leave "
-                     "the bad samples out of the data");
+                     " is meant for a few bad samples: correct the columns and their functions, "
+                     "or leave the bad samples out of the data");
 }
 
 }  // namespace shardwise::detail

@@ -113,8 +113,8 @@ class SHARDWISE_EXPORT ShardCache {
     bool group_shared = false;
   };
 
-  /// Counts of what this process did with a cache. Sizes are those of expanded shards unless stated
-  /// otherwise.
+  /// Counts of this process's operations on a cache. Sizes are those of expanded shards unless
+  /// stated otherwise.
   struct Stats {
     std::uint64_t hits = 0;
     /// Requests for shards that were not cached: fetched, waited for, or read during the fetch.

@@ -49,8 +49,8 @@ def _begin(loader: Loader) -> None:
 
 
 def _numbers(measured: Any, given: int) -> Iterator[tuple[str, Any]]:
-    """Names and values of what measure() returned. Raises InvalidArgument unless each has a number
-    for each of the given rows."""
+    """Yields the names and values that measure() returned. Raises InvalidArgument unless each has a
+    number for each of the given rows."""
     require("measure", measured, Mapping, 'return numbers by name, e.g. {"loss": losses}')
     for name, values in measured.items():
         is_list = isinstance(values, (list, tuple))

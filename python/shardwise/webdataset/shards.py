@@ -46,7 +46,8 @@ def expand_urls(urls: str) -> list[str]:
 
 
 def urls_of(urls: Any) -> list[str]:
-    """The URLs of what a WebDataset is given. Raises InvalidArgument, Unsupported."""
+    """Returns the shards' URLs from the argument of WebDataset(). Raises InvalidArgument,
+    Unsupported."""
     if isinstance(urls, os.PathLike):
         urls = os.fspath(urls)
     if isinstance(urls, dict) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml"))):

@@ -135,7 +135,7 @@ class SharedBuffers:
 
 
 class _Packed:
-    """An item of a worker with large arrays. Unpickles as the item."""
+    """A worker's item with large arrays. Unpickling it gives the original item."""
 
     def __init__(self, buffers: SharedBuffers, item: Any, arrays: dict[int, Any]) -> None:
         self.buffers, self.item, self.arrays = buffers, item, arrays

@@ -418,9 +418,9 @@ void Rendezvous::handle(const std::string& message) {
               "check which program listens at the port of rank 0, then start all ranks again");
 }
 
-/// For loops that do not receive from the hub: throws Cancelled, or gives notice. After a cancel, a
-/// rank still tries to reach the hub for some seconds, since the other ranks would otherwise wait
-/// for it.
+/// Called by loops that do not receive from the hub. Throws Cancelled after a cancel, and calls
+/// `notice` after a long wait. After a cancel, a rank first tries to reach the hub for some
+/// seconds, because the other ranks would otherwise wait for it.
 void Rendezvous::check_time(const std::string& waiting_for) {
   constexpr milliseconds kLastTry{5'000};
   constexpr milliseconds kSilence{500};  // reaching the hub sooner needs no notice
