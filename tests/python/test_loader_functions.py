@@ -563,7 +563,7 @@ def test_numbers_are_not_cut_to_whole_ones(ds: shardwise.Dataset) -> None:
             one_batch(ds, column)
     empty = one_batch(ds, columns.function("f", "int32", None, lambda s, r: []), batch_size=2)
     assert [row.size for row in empty["f"]] == [0, 0]
-    with pytest.raises(errors.InvalidArgument, match="no bfloat16: float; "):
+    with pytest.raises(errors.InvalidArgument, match="did not return bfloat16: float; "):
         one_batch(ds, columns.function("f", "bfloat16", (), lambda s, r: 1.0))
 
 
