@@ -60,8 +60,7 @@ void take(std::string_view option, nb::handle value, Value& to) {
     to = *choice;
   } else if constexpr (std::is_same_v<Value, SkipList>) {
     for (const std::uint64_t sample : plain_numbers(value)) to.add_sample(sample);
-  } else if constexpr (!HasPythonType<Value>) {  // ignore the kind, and options that only mix()
-                                                 // sets
+  } else if constexpr (!HasPythonType<Value>) {  // the kind, and what only mix() sets
   } else if (!nb::try_cast(value, to)) {
     refuse(python_type<Value>());
   }

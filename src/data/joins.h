@@ -15,7 +15,7 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
 
-// A join is a dataset, the first, with other datasets beside it. The first dataset has the
+// A join consists of a first dataset and of other datasets. The first dataset has the
 // numbering. A table gives for each of its samples the number of the matching sample in `other`:
 //
 //     first        0   1   2   3   4        numbers in the index of the first dataset

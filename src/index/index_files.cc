@@ -179,8 +179,8 @@ std::string url_in_fetched(const std::string& index_url, const std::string& url)
   if (is_remote_url(url)) return url;
   const auto named = [&] { return in_quotes(url) + " in " + in_quotes(redacted_url(index_url)); };
   if (is_command_url(url) || url.starts_with('/')) {
-    throw Unsupported(is_command_url(url) ? "an index from a URL names a command"
-                                          : "an index from a URL names a path on this machine",
+    throw Unsupported(is_command_url(url) ? "an index from a URL contains a command"
+                                          : "an index from a URL contains a path on this machine",
                       named(),
                       "index shards in the folder of the index, or at URLs; or give the folder "
                       "of its shards with " +

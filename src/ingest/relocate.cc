@@ -234,8 +234,8 @@ BuildReport relocate_index(const std::string& index_path,
   }
   if (num_different > 0) {
     throw StaleIndex(
-        human_count(num_different) + " of " + counted(shards.size(), "shard", "is", "are") +
-            " not as indexed; the first",
+        human_count(num_different) + " of " + counted(shards.size(), "shard", "differs", "differ") +
+            " from the index; the first",
         first_different,
         (options.accept_times ? ""
                               : "if the shards were copied, accept their new times: " +

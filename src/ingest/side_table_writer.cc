@@ -116,7 +116,7 @@ std::vector<Stored> stored_tables(const SideTables& tables) {
     names += (names.empty() ? "" : ", ") + in_quotes(table->info().name);
   }
   throw NotFound("the index has no side table " + in_quotes(name), in_quotes(index_path),
-                 names.empty() ? "it has none" : "its side tables are " + names);
+                 names.empty() ? "the index has no side tables" : "its side tables are " + names);
 }
 
 std::string_view bytes_of(const MetadataValue& value) {
@@ -215,8 +215,9 @@ void SideTableWriter::choose(const std::vector<std::string>& available,
     }
   }
   if (table_.columns.empty()) {
-    throw InvalidArgument("the table has no columns to attach", where,
-                          "it needs a column beside the key " + in_quotes(options.key));
+    throw InvalidArgument(
+        "the table has no columns to attach", where,
+        "add a column to the table, in addition to the key " + in_quotes(options.key));
   }
 }
 

@@ -41,7 +41,8 @@ namespace {
 
 /// The consumer sleeps this long for several quick batches, rather than once for each.
 constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(50);
-/// A batch is quick if this many of it would be one claim: waking a thread takes longer.
+/// A batch is quick if one claim would have the rows of this many such batches. Waking a thread
+/// takes longer than making a quick batch.
 constexpr std::size_t kQuickInClaim = 6;
 
 }  // namespace
@@ -400,7 +401,8 @@ void Engine::take_sizes(Work& work, std::size_t column) {
 std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
                                                    const ColumnMaker& maker) const {
   const std::vector<std::uint64_t>& rows = work.plan.samples;
-  std::optional<std::uint64_t> first;  // the sample that has `shape`, which another may confirm
+  // The first sample with `shape`. A second sample with the same shape confirms it.
+  std::optional<std::uint64_t> first;
   std::optional<std::vector<std::int64_t>> shape;
   for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
     if (i >= rows.size() && shape) break;

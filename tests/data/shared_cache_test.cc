@@ -370,7 +370,7 @@ TEST_F(SharedCacheTest, ShardsWithoutRoomAreLetGoOfWhenTheNextIsRead) {
   const Sample third = data[3 * kSamples], fourth = data[4 * kSamples];
   const Sample again = data[2 * kSamples];
   EXPECT_EQ(fourth["txt"], third["txt"]);
-  EXPECT_EQ(num_files(), 2) << "while one is held, samples of the others are read past the cache";
+  EXPECT_EQ(num_files(), 2) << "while one is held, samples of the others are read uncached";
 }
 
 TEST_F(SharedCacheTest, TheEndOfAnOlderPrefetcherLeavesTheFutureOfANewerOne) {

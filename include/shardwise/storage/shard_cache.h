@@ -87,7 +87,7 @@ class SHARDWISE_EXPORT ShardCache {
     /// The fetchers for remote shards. Null means a default Fetchers object.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
     /// Called after waiting one second for a shard that another process fetches. It is called once
-    /// per shard, and once more if that process is stopped.
+    /// per shard, and once more if that process is suspended.
     /// @param holder  the process, e.g. "process 17 (python3)"; "another process" if it is
     ///   invisible.
     /// Threads: called on the waiting thread.
@@ -113,8 +113,8 @@ class SHARDWISE_EXPORT ShardCache {
     bool group_shared = false;
   };
 
-  /// Counts of what this process did with a cache. Sizes are those of expanded shards unless stated
-  /// otherwise.
+  /// Counts of this process's operations on a cache. Sizes are those of expanded shards unless
+  /// stated otherwise.
   struct Stats {
     std::uint64_t hits = 0;
     /// Requests for shards that were not cached: fetched, waited for, or read during the fetch.
