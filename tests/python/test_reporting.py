@@ -169,7 +169,10 @@ BAD = "<script>alert(1)</script>'\"><x onload=y>&amp;$\\frac{"
 
 def test_names_from_shards_are_text(tmp_path: Path) -> None:
     samples = [
-        (f"{BAD}{i}", {"cls": (BAD + "\x01\x1b" + "x" * i).encode(), "y$<b>": b"1"})
+        (
+            f"{BAD}{i}",
+            {"cls": (BAD + "\x01\x1b" + "x" * i).encode(), "y$<b>": b"1", "$\\frac{$": b"1"},
+        )
         for i in range(3)
     ]
     write_shard(tmp_path / "<i onclick=z>$.tar", samples)
@@ -310,6 +313,8 @@ def test_the_command_takes_the_options_of_an_order(index: Path, tmp_path: Path) 
     assert page.facts[0] == "50"
     words = " ".join(page.words)
     assert "sharded, seed=7, streams=2" in words and "window=3" in words
+    assert command(tmp_path, index.name, "--no-shuffle").returncode == 0
+    assert "sequential, seed=0" in " ".join(Page(tmp_path / "report.html").words)
     shown = command(tmp_path, "--help").stdout
     assert all(
         option in shown for option in ("--seed", "--no-shuffle", "--tail", "--balance-bytes")

@@ -11,6 +11,7 @@ from ..errors import Error
 from ..opening import open
 from . import report
 
+_IN_SEQUENCE = ("chunked", "sharded", "sequential")  # with --no-shuffle
 _KINDS = ["chunked", "sharded", "sequential", "resampled", "wids"]
 
 
@@ -103,8 +104,11 @@ def main(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
     names = [name for name, *_ in _core.order_options()]
     options = {name: getattr(given, name) for name in names if getattr(given, name) is not None}
+    kind = given.kind
+    if kind in _IN_SEQUENCE and not options.pop("shuffle", True):
+        kind = "sequential"
     try:
-        order = _core.Order(given.kind, **options)
+        order = _core.Order(kind, **options)
         path = report(
             open(given.index, where=given.where), given.output, order=order, world_size=given.world,
             batch_size=given.batch, nodes=given.nodes, epoch=given.epoch, epochs=given.epochs,
