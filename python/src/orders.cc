@@ -169,6 +169,36 @@ std::string words() {
   return text;
 }
 
+/// Returns (name, option, description, Python type, choices) of each option that the command line
+/// has.
+nb::list command_line_options() {
+  nb::list all;
+  std::set<std::string_view> known;
+  const auto add = [&]<class Owner, class Value>(const detail::Field<Owner, Value>& field,
+                                                 std::string_view words) {
+    if constexpr (HasPythonType<Value> && !std::is_same_v<Value, SkipList>) {
+      if (field.text.option.empty() || !known.insert(field.name).second) return;
+      nb::list names;
+      if constexpr (detail::Choice<Value>) {
+        for (const std::string_view name : choices(std::type_identity<Value>())) {
+          names.append(std::string(name));
+        }
+      }
+      all.append(nb::make_tuple(std::string(field.name), std::string(field.text.option),
+                                std::string(words), python_type<Value>(), names));
+    }
+  };
+  detail::visit_fields<Order>([&](const auto& field) { add(field, field.text.words); });
+  const std::vector<detail::KindOption> of_kinds = detail::kind_options();
+  detail::visit_kinds([&]<class Kind>() {
+    detail::visit_fields<Kind>([&](const auto& field) {
+      const auto found = std::ranges::find(of_kinds, field.name, &detail::KindOption::name);
+      add(field, found == of_kinds.end() ? field.text.words : std::string_view(found->words));
+    });
+  });
+  return all;
+}
+
 std::string shown_in_python(const Order& order) {
   std::string text = "shardwise.Order(";
   bool first = true;
@@ -289,6 +319,10 @@ void add_orders(nb::module_& module) {
             new (&self) Order(nb::cast<const Order&>(made));
           },
           nb::sig("def __setstate__(self, state: dict[str, typing.Any], /) -> None"));
+  module.def(
+      "order_options", &command_line_options,
+      nb::sig("def order_options() -> list[tuple[str, str, str, str, list[str]]]"),
+      "The options of an order on the command line: name, option, description, type, choices.");
   module.def(
       "progress_of",
       [](const std::string& token) {
