@@ -55,23 +55,24 @@ archive_of() {  # FOLDER IN-FOLDER: writes a gzipped tar that is the same at eac
 }
 
 make_packages() {  # DIST
-  local suite flags=() revision
+  local flags=() revision
+  mkdir -p build-release
   # shellcheck disable=SC1091
   revision=$(. /etc/os-release && printf '1~%s%s' "${ID:0:3}" "$VERSION_ID")
   export DEB_BUILD_MAINT_OPTIONS=hardening=+bindnow DEB_CXXFLAGS_MAINT_STRIP=-g
   [[ -z $maintainer ]] || flags+=("-DSHARDWISE_MAINTAINER=$maintainer")
   CXXFLAGS="$(dpkg-buildflags --get CXXFLAGS | sed 's/-ffile-prefix-map=[^ ]*//') $(dpkg-buildflags --get CPPFLAGS)" \
-    LDFLAGS=$(dpkg-buildflags --get LDFLAGS) cmake -S . -B build-packages -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    LDFLAGS=$(dpkg-buildflags --get LDFLAGS) cmake -S . -B build-release/packages -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=ON \
     -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_INSTALL_RPATH=ON \
-    "-DSHARDWISE_PACKAGE_RELEASE=$revision" "${flags[@]}" >build-packages.log ||
-    fail "CMake cannot configure: see $PWD/build-packages.log"
-  cmake --build build-packages
-  rm -rf build-packages/packages
-  (cd build-packages && cpack -G DEB --config CPackConfig.cmake >cpack.log) ||
-    fail "CPack failed: see $PWD/build-packages/cpack.log"
-  lintian --fail-on error build-packages/packages/*.deb
-  cp build-packages/packages/*.deb "$1/"
+    "-DSHARDWISE_PACKAGE_RELEASE=$revision" "${flags[@]}" >build-release/packages.log ||
+    fail "CMake cannot configure: see $PWD/build-release/packages.log"
+  cmake --build build-release/packages
+  rm -rf build-release/packages/packages
+  (cd build-release/packages && cpack -G DEB --config CPackConfig.cmake >cpack.log) ||
+    fail "CPack failed: see $PWD/build-release/packages/cpack.log"
+  lintian --fail-on error build-release/packages/packages/*.deb
+  cp build-release/packages/packages/*.deb "$1/"
 }
 
 make_all() {  # WORK-FOLDER: fills its folder dist
