@@ -12,7 +12,13 @@ import sys
 import uuid
 from datetime import datetime, timezone
 
-from cyclonedx.model import ExternalReference, ExternalReferenceType, HashType, XsUri
+from cyclonedx.model import (
+    ExternalReference,
+    ExternalReferenceType,
+    HashAlgorithm,
+    HashType,
+    XsUri,
+)
 from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.model.license import LicenseExpression
@@ -56,7 +62,7 @@ def library(name, version, sha256, url):
             ExternalReference(
                 type=ExternalReferenceType.SOURCE_DISTRIBUTION,
                 url=XsUri(url),
-                hashes=[HashType.from_composite_str(f"sha256:{sha256}")],
+                hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256)],
             )
         ],
     )
