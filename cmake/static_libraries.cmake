@@ -16,6 +16,14 @@ set_property(TARGET LibArchive::LibArchive APPEND PROPERTY
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(webp REQUIRED IMPORTED_TARGET GLOBAL libwebp)
 set_property(TARGET PkgConfig::webp APPEND PROPERTY INTERFACE_LINK_LIBRARIES sharpyuv m)
+if(SHARDWISE_WITH_VIDEO)
+  pkg_check_modules(LIBAV REQUIRED IMPORTED_TARGET GLOBAL
+                    libavformat libavcodec libswresample libswscale libavutil)
+  set_property(TARGET PkgConfig::LIBAV APPEND PROPERTY
+    INTERFACE_LINK_LIBRARIES avformat avcodec swresample swscale avutil ZLIB::ZLIB m)
+  # FFmpeg's assembly refers to its own symbols without the table of a shared library.
+  add_link_options(-Wl,-Bsymbolic)
+endif()
 
 # Lets the linker drop unused code.
 add_compile_options(-ffunction-sections -fdata-sections)
