@@ -119,7 +119,7 @@ def steps_in(batches: list[tuple[int, list[int], str]], data: Any) -> list[StepS
 
 
 def deliveries_in(when: Callable[[int], Any], data: Any, sample_or_key: Any) -> list[Delivery]:
-    """All deliveries of a sample that the function `when` returns."""
+    """The deliveries that `when` returns for the number of this sample."""
     return [Delivery(*found) for found in when(_number_of(data, sample_or_key))]
 
 

@@ -40,7 +40,7 @@ void CsvReader::read_more() {
   offset_ += size;
 }
 
-/// Parses a cell that begins with the quote at `at`, and moves `at` behind its closing quote.
+/// Parses a cell that begins with the quote at `at`, and moves `at` past its closing quote.
 CsvReader::Outcome CsvReader::parse_quoted(std::size_t& at) {
   Cell cell{at + 1, 0, false};
   for (at = cell.begin;; at += 2) {

@@ -229,7 +229,7 @@ void SideTableWriter::require_names(const Index& index) const {
     if (other.name != table_.name) {
       taken.insert(taken.end(), other.columns.begin(), other.columns.end());
     } else if (!replace_) {
-      throw InvalidArgument("the index has a side table of this name", where,
+      throw InvalidArgument("the index already has a side table of this name", where,
                             "replace it (" + spelled("SideTable::Options::replace") +
                                 "), or choose another name (" +
                                 spelled("SideTable::Options::name") + ")");
@@ -237,9 +237,10 @@ void SideTableWriter::require_names(const Index& index) const {
   }
   for (const std::string& name : table_.columns) {
     if (std::ranges::find(taken, name) == taken.end()) continue;
-    throw InvalidArgument("the index has a column " + in_quotes(name), where,
-                          "leave it out, or give it another name: NAME=COLUMN (" +
-                              spelled("SideTable::Options::columns") + ")");
+    throw InvalidArgument(
+        "the index already has a column " + in_quotes(name), where,
+        "leave this column of the table out, or give it another name: NAME=COLUMN (" +
+            spelled("SideTable::Options::columns") + ")");
   }
   if (taken.size() + table_.columns.size() > kMaxColumns) {
     throw InvalidArgument(

@@ -30,8 +30,9 @@
 //
 // The meter has its own lock. No thread takes it while it holds mutex_.
 //
-// Waking a thread takes longer than making a quick batch, so the thread that plans one makes it.
-// More of them may be in flight, and next() wakes a thread once half of these are taken.
+// Waking a thread takes longer than making a quick batch, so the thread that plans a quick batch
+// makes it. More batches may be in flight if they are quick, and next() wakes a thread only once
+// half of them are taken.
 //
 // If a row fails, the thread records the error and the row; later rows need not be made. The
 // batch's error is that of its first failed row, even if another row failed earlier in time.

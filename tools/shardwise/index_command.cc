@@ -92,8 +92,8 @@ Index::Content content_of(const IndexOptions& options, Index::Content content) {
   return content;
 }
 
-/// Returns the options taken from `content`, because they were not given now: e.g. "--hash,
-/// --column cls=cls".
+/// Returns the options that were taken from `content` because this command does not give them, e.g.
+/// "--hash, --column cls=cls".
 std::string kept_options(const IndexOptions& options, const Index::Content& content) {
   const Index::Content given = content_of(options, {});
   std::string text;

@@ -204,7 +204,7 @@ void add_shared_options(CLI::App& command, OrderArguments& arguments) {
   });
 }
 
-/// Adds the options of single kinds of order.
+/// Adds the options that apply only to some kinds of order.
 void add_kind_options(CLI::App& command, OrderArguments& arguments) {
   std::vector<detail::KindOption> left = detail::kind_options();
   std::erase_if(left, [](const auto& option) { return option.option == "--no-shuffle"; });

@@ -105,8 +105,8 @@ class SHARDWISE_EXPORT ShardCache {
     bool read_only = false;
     /// Share the directory with its group. Members of the group may write to it, whatever their
     /// umask is. An existing shared directory is used even if another user owns it. A process
-    /// updates the time of use only of shards that its own user fetched. Shards with unknown next
-    /// use of several users are therefore evicted by the time of their fetch.
+    /// updates the time of use only of shards that its own user fetched. If the next use of a shard
+    /// is unknown, uses by other users therefore do not delay its eviction.
     /// Security: members must trust each other. Only shards whose hashes are in the index are
     ///   checked: when this process first opens such a shard, it compares the shard's bytes with
     ///   the hashes. It does so in every cache to which other users may write.

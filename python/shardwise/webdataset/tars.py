@@ -49,7 +49,7 @@ def tar_file_expander(
     eof_value: Any = _End(),  # noqa: B008
 ) -> Iterator[dict[str, Any]]:
     """``{"fname": ..., "data": ..., "__url__": ...}`` for each member of the shards, with
-    ``eof_value`` behind each shard, by default an empty dict."""
+    ``eof_value`` after each shard, by default an empty dict."""
     for item in data:
         for sample in tarfile_samples([item], handler):
             for field, value in sample.items():

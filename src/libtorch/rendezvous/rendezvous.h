@@ -83,7 +83,7 @@ class SHARDWISE_EXPORT Rendezvous {
 
   /// Ends the rendezvous with this error on all other ranks.
   void leave(const std::string& what, const std::string& where, const std::string& remedy);
-  /// For `most`, waits for an error from the hub, and throws it. Such an error says why a
+  /// Waits up to `most` for an error from the hub, and throws it. Such an error says why a
   /// connection was lost.
   void throw_if_over(std::chrono::milliseconds most);
 
