@@ -282,8 +282,10 @@ std::optional<File> replace_lock(const std::string& path) {
 
 void TableWriter::commit() {
   file_.set_path(path_);
-  const std::optional<File> replaced = replace_lock(path_);
-  file_.commit();
+  {
+    const std::optional<File> replaced = replace_lock(path_);
+    file_.commit();
+  }
   SHARDWISE_FAULT_POINT("table.committed");
 }
 
