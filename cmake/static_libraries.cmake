@@ -19,8 +19,9 @@ set_property(TARGET PkgConfig::webp APPEND PROPERTY INTERFACE_LINK_LIBRARIES sha
 if(SHARDWISE_WITH_VIDEO)
   pkg_check_modules(LIBAV REQUIRED IMPORTED_TARGET GLOBAL
                     libavformat libavcodec libswresample libswscale libavutil)
-  set_property(TARGET PkgConfig::LIBAV APPEND PROPERTY
-    INTERFACE_LINK_LIBRARIES avformat avcodec swresample swscale avutil ZLIB::ZLIB m)
+  # pkg-config also names libm, which CMake finds as libm.a: that is not for a shared library.
+  set_property(TARGET PkgConfig::LIBAV PROPERTY
+    INTERFACE_LINK_LIBRARIES avformat avcodec swresample swscale avutil z m)
   # FFmpeg's assembly refers to its own symbols without the table of a shared library.
   add_link_options(-Wl,-Bsymbolic)
 endif()

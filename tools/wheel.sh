@@ -68,11 +68,10 @@ fi
 "$builder" -m pip wheel --quiet --no-deps --no-build-isolation "${settings[@]}" \
   --wheel-dir build-wheels/plain .
 if [[ -n $prefix ]]; then
+  # In the same build folder: the library is not compiled again.
   "$builder" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build-wheels/plain \
     --config-settings="cmake.define.SHARDWISE_STATIC_PREFIX=$prefix" \
-    --config-settings="build-dir=$PWD/build-wheel-video/{wheel_tag}" packaging/python-video
-fi
-if [[ -n $prefix ]]; then
+    --config-settings="build-dir=$PWD/build-wheel-static/{wheel_tag}" packaging/python-video
   # Rename the wheel: pip learns from the name which version of glibc the wheel needs.
   for wheel in build-wheels/plain/*.whl; do
     PATH=$PWD/build-wheels/builder/bin:$PATH "$builder" -m auditwheel repair \
