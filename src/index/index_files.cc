@@ -156,8 +156,8 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
       if (owner_of_table(name) != base || name == in_use) continue;
       File file = File::open_to_lock(directory + "/" + std::string(name));
       SHARDWISE_FAULT_POINT("sweep.opened");
-      // Lock the table before reading the catalogue again. If a build released its lock just before,
-      // it has already committed its catalogue.
+      // Lock the table before reading the catalogue again. A build that released its lock just
+      // before has already committed its catalogue.
       const FileLock lock = file.try_lock();
       if (lock == FileLock::kHeldByAnother) continue;
       // On a file system without locks, a build may be writing the table, unless it is the table of
