@@ -260,8 +260,9 @@ std::string table_of(std::string_view index_path, std::uint64_t checksum) {
 
 namespace {
 
-/// Locks the file at `path`, if there is one, until no other build can remove what replaces it:
-/// sweep_tables() unlinks the path only while it holds the lock of the file that has this name.
+/// Locks the file at `path`, if there is one. sweep_tables() unlinks a path only while it holds the
+/// lock of the file there, so no other build unlinks this path while the lock is held. Returns
+/// nullopt if there is nothing to lock, or if another process holds the lock for seconds.
 std::optional<File> replace_lock(const std::string& path) {
   for (int i = 0; i < kLockTries; ++i) {
     try {

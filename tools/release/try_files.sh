@@ -38,11 +38,11 @@ if [[ ${#packages[@]} -gt 0 ]]; then
   install "$files"/shardwise_*"$here"*.deb "$files"/libshardwise0*"$here"*.deb
   [[ -z $(ldd /usr/bin/shardwise | grep -E 'not found|libav|libtorch') ]]
   shardwise --version
-  mkdir pictures
+  mkdir samples
   for number in 1 2 3 4 5 6 7 8; do
-    printf 'sample %d\n' "$number" >"pictures/$number.txt"
+    printf 'sample %d\n' "$number" >"samples/$number.txt"
   done
-  tar --sort=name -cf shard.tar -C pictures .
+  tar --sort=name -cf shard.tar -C samples .
   shardwise index -o shard.idx shard.tar
   shardwise epoch shard.idx
   shardwise verify shard.idx

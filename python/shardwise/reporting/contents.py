@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import random
 from typing import Any
@@ -24,6 +25,11 @@ def some_of(total: int, most: int) -> list[int]:
     if total <= most:
         return list(range(total))
     return sorted(random.Random(0).sample(range(total), most))
+
+
+def shard_of(starts: list[int], number: int) -> int:
+    """The shard of a sample, by the first samples of all shards (Dataset.shard_starts)."""
+    return bisect.bisect_right(starts, number) - 1
 
 
 def _of(taken: int, total: int) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import bisect
 from typing import Any, NamedTuple
 
 from .. import _core
 from ..building import plan
 from ..errors import Unsupported
 from ..records import FetchPlan
-from .contents import Classes
+from .contents import Classes, shard_of
 from .drawing import Drawer, byte_ticks, colour, dots
 from .page import card, cell, count, key, section, size, table
 
@@ -112,7 +111,7 @@ def _batches(
         if not numbers:
             continue
         found.at.append(100 * step / max(steps, 1))
-        found.shards.append(len({bisect.bisect_right(starts, number) - 1 for number in numbers}))
+        found.shards.append(len({shard_of(starts, number) for number in numbers}))
         if classes is not None:
             found.classes.append(len(set(classes.of(numbers))))
     return found

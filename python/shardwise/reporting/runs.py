@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import _core
 from ..arguments import path_of
 from ..errors import BadField, Error, InvalidArgument, Mismatch, NotFound
+from .contents import shard_of
 from .drawing import STAGES, Drawer, colour, stage_colour
 from .page import card, cell, count, key, plain, seconds, section, table, tile
 
@@ -321,10 +322,10 @@ def _slowest_card(data: _core.Dataset, slow: list[Slow], with_pictures: bool) ->
             f"the trace has sample {beyond[0].first_sample}, but the data set has {len(data)} samples; give the "
             "index that the run read"
         )
-    paths = data.shards
+    shards, starts = data.shards, data.shard_starts
     tiles = []
     for one in found:
-        shard = paths[_shard_of(data, one.first_sample)].path
+        shard = shards[shard_of(starts, one.first_sample)].path
         name = plain(data.sample_keys([one.first_sample])[0])
         if one.samples > 1:
             name += f" and {count(one.samples - 1)} more"
@@ -341,12 +342,6 @@ def _slowest_card(data: _core.Dataset, slow: list[Slow], with_pictures: bool) ->
         f'<div class="tiles" id="slowest">{"".join(tiles)}</div>',
         wide=True,
     )
-
-
-def _shard_of(data: _core.Dataset, number: int) -> int:
-    import bisect
-
-    return bisect.bisect_right(data.shard_starts, number) - 1
 
 
 def run_section(
