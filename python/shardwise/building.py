@@ -97,9 +97,12 @@ def index(
     ...
     shardwise.errors.NotFound: ...
     """
+    output, shards = path_of(output), paths_of(sources)
+    if shards and shards[-1].endswith(".idx") and not output.endswith(".idx"):
+        refuse("output", output, f"name the index first: index({shards[-1]!r}, ...)")
     report = _core.index(
-        path_of(output),
-        paths_of(sources),
+        output,
+        shards,
         columns=columns_of(columns),
         hashes=hashes,
         unique_keys=unique_keys,

@@ -5,6 +5,7 @@
 #include "loading.h"
 #include "objects.h"
 #include "orders.h"
+#include "retry_notes.h"
 
 namespace nb = nanobind;
 
@@ -17,6 +18,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);
 #endif
   translate_errors();
+  collect_retry_notes();
   add_caches(module);
   add_samples(module);
   add_sample_ranges(module);

@@ -21,6 +21,7 @@
 #include "storage/hf_fetcher.h"
 #include "storage/http_fetcher.h"
 #include "storage/pipe_fetcher.h"
+#include "storage/retry_notes.h"
 #include "storage/s3_fetcher.h"
 
 namespace shardwise {
@@ -49,7 +50,9 @@ bool is_header(std::string_view text) {
          !trimmed(text.substr(std::min(colon + 1, text.size()))).empty();
 }
 
-Fetchers::Options files_at_home(Fetchers::Options options) {
+/// Completes the options: files at "~", and the default of on_retry.
+Fetchers::Options completed(Fetchers::Options options) {
+  if (!options.on_retry) options.on_retry = detail::retry_hook();
   for (std::string* const file :
        {&options.ca_file, &options.bearer_token_file, &options.netrc_file}) {
     *file = at_home(std::move(*file));
@@ -242,7 +245,7 @@ Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const 
 
 Fetchers::Fetchers() : Fetchers(Options{}) {}
 
-Fetchers::Fetchers(const Options& given) : impl_(std::make_shared<Impl>(files_at_home(given))) {
+Fetchers::Fetchers(const Options& given) : impl_(std::make_shared<Impl>(completed(given))) {
   const Options& options = impl_->options;
   check_options(options);
   const std::shared_ptr<Fetcher> http = make_http_fetcher(options);

@@ -11,8 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// A host that answers this many requests at a time is no longer slowed down.
-constexpr int kFullSpeed = 64;
 /// A refusal this long after the end of the last pause is unrelated to earlier refusals.
 constexpr std::chrono::minutes kForgotten{1};
 constexpr std::chrono::hours kMaxPause{24 * 30};
@@ -99,7 +97,7 @@ void HostGate::Turn::accepted() const {
   if (host.num_refusals == 0 || begin_ < host.since) return;
   host.num_refusals = 1;
   host.until = std::min(host.until, Clock::now());
-  if (++host.max_open >= kFullSpeed) host.num_refusals = 0;
+  if (++host.max_open >= kMaxTransfersPerHost) host.num_refusals = 0;  // at full speed again
   gate_.left_.notify_all();
 }
 

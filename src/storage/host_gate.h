@@ -11,6 +11,9 @@
 
 namespace shardwise {
 
+/// Largest number of concurrent transfers with a host, of all threads, if the options set no limit.
+inline constexpr int kMaxTransfersPerHost = 64;
+
 /// Limits the number of concurrent transfers per host, and pauses all transfers with a host that
 /// refuses requests because it gets too many (e.g. HTTP 429).
 ///

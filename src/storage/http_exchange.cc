@@ -11,6 +11,7 @@
 #include "base/url.h"
 #include "storage/authorities.h"
 #include "storage/backoff.h"
+#include "storage/host_gate.h"
 #include "storage/this_machine.h"
 #include "storage/xml_text.h"
 
@@ -19,8 +20,6 @@ namespace {
 
 /// An error page is read up to this length.
 constexpr std::size_t kMaxErrorText = std::size_t{16} * 1024;
-/// Largest number of connections that HttpExchanges leaves open.
-constexpr long kMaxOpenConnections = 64;
 
 /// Returns the word in <Code>...</Code>.
 std::string error_name(std::string_view page) {
@@ -329,7 +328,7 @@ class HttpExchanges::Running {
 
 HttpExchanges::HttpExchanges(CurlPool& pool, const Fetchers::Options& options)
     : pool_(pool), options_(options), multi_(pool.take_multi()) {
-  multi_.keep_connections(kMaxOpenConnections);
+  multi_.keep_connections(kMaxTransfersPerHost);
 }
 
 HttpExchanges::~HttpExchanges() {

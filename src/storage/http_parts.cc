@@ -14,6 +14,7 @@
 
 #include "base/url.h"
 #include "shardwise/base/error.h"
+#include "storage/host_gate.h"
 #include "storage/http_client.h"
 
 // Each part gets one attempt. The states of a part:
@@ -28,12 +29,6 @@
 // do about each failure.
 
 namespace shardwise {
-namespace {
-
-/// Largest number of transfers with a host, if the options set no limit. All threads together.
-constexpr int kMaxTransfers = 64;
-
-}  // namespace
 
 class HttpClient::Parts {
  public:
@@ -118,7 +113,7 @@ bool HttpClient::Parts::start(std::size_t number, bool may_block) {
   }
   if (may_be_redirected(item) && finding_.contains(item.asked.url)) return false;
   const int limit = client_.options_.max_connections_per_host;
-  const int max = limit > 0 ? std::min(limit, kMaxTransfers) : kMaxTransfers;
+  const int max = limit > 0 ? std::min(limit, kMaxTransfersPerHost) : kMaxTransfersPerHost;
   HostGate& gate = HostGate::of_process();
   if (may_block) {
     const auto left =

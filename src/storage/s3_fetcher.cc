@@ -129,6 +129,9 @@ std::string advice_of(const HttpResult& result) {
     return "set the region or the endpoint of the bucket, which is at " + in_quotes(endpoint) +
            " (AWS_REGION, AWS_ENDPOINT_URL_S3)";
   }
+  if (result.error_name == "NoSuchBucket") {
+    return "check the bucket's name, and the service (AWS_ENDPOINT_URL_S3)";
+  }
   return {};
 }
 

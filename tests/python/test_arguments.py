@@ -17,6 +17,13 @@ import shardwise
 from shardwise import Audit, Order, Sampler, _core, errors
 
 
+def test_an_index_named_after_its_shards_is_refused(tmp_path: Path, shards: Path) -> None:
+    path = tmp_path / "x.idx"
+    with pytest.raises(errors.InvalidArgument, match="output=.*name the index first: index.*x.idx"):
+        shardwise.index(shards / "train-000000.tar", path)
+    assert not path.exists()
+
+
 def test_one_name_is_no_list_of_columns(tmp_path: Path, shards: Path, index: Path) -> None:
     for call in (
         lambda: shardwise.index(tmp_path / "new.idx", shards, columns="cls"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import pickle
 import random
 import subprocess
@@ -56,6 +57,59 @@ def test_the_cache_says_who_asks(server: FileServer, tmp_path: Path) -> None:
         assert shardwise.verify(index, cache=cache) == []
         assert shardwise.update(index, cache=cache).shards_reused == 1
         assert len(shardwise.open(index, cache=cache)[4].key) > 0
+
+
+class Unwell(FileHandler):
+    """Refuses each request until a test says that it has recovered."""
+
+    is_well = False
+
+    def send_head(self) -> Any:
+        if type(self).is_well:
+            return super().send_head()
+        self.send_error(503)
+        return None
+
+
+def test_a_retried_fetch_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_shards(tmp_path / "www", [5])
+
+    class Recovers(Unwell):
+        pass
+
+    class AtTheLog(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            Recovers.is_well = True
+
+    logger = logging.getLogger("shardwise")
+    logger.addHandler(handler := AtTheLog())
+    try:
+        with FileServer(tmp_path / "www", Recovers) as server:
+            url = server.url + "/train-000000.tar"
+            shardwise.index(tmp_path / "x.idx", url)
+    finally:
+        logger.removeHandler(handler)
+    (record,) = [each for each in caplog.records if each.name == "shardwise"]
+    assert record.levelname == "WARNING"
+    assert url in record.getMessage()
+    assert "503" in record.getMessage()
+    assert "ShardCache(retry_for=)" in record.getMessage()
+
+
+def test_what_a_handler_of_the_log_raises_ends_the_wait(tmp_path: Path) -> None:
+    write_shards(tmp_path / "www", [5])
+
+    class Refuses(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise ZeroDivisionError
+
+    logger = logging.getLogger("shardwise")
+    logger.addFilter(refuses := Refuses())
+    try:
+        with FileServer(tmp_path / "www", Unwell) as server, pytest.raises(ZeroDivisionError):
+            shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar")
+    finally:
+        logger.removeFilter(refuses)
 
 
 def test_shards_are_found_where_they_are_today(server: FileServer, tmp_path: Path) -> None:

@@ -112,6 +112,25 @@ TEST(TokenCommandTest, ReadsFilesWithATokenOrACheckpoint) {
                  {"the binary file is neither a resume token nor a checkpoint", "binary'", "sw2."});
 }
 
+TEST(TokenCommandTest, ReadsTheStateOfAPythonProgramInJson) {
+  const SmallIndex index;
+  const std::string token = token_of(index.path()).to_text();
+  const std::string path = index.dir() / "state.json";
+  const std::string shown = shardwise_output({"token", token});
+  for (const std::string& state :
+       {R"({"token": ")" + token + R"(", "batches": 2})",
+        "\n{\"step\": 7, \"loader\": {\"batches\": 2, \"token\": \"" + token + "\"}}\n"}) {
+    write_file(path, state);
+    EXPECT_EQ(shardwise_output({"token", path}), shown) << state;
+  }
+  write_file(path, R"({"token": "a", "other": {"token": "b"}})");
+  expect_failure(shardwise({"token", path}), {"several resume tokens", "state.json'", "one state"});
+  write_file(path, R"({"tokens": "a", "token": 1})");
+  expect_failure(shardwise({"token", path}), {"has no resume token", "state.json'"});
+  write_file(path, R"({"token": "a)");
+  expect_failure(shardwise({"token", path}), {"not valid JSON", "state.json'", "offset"});
+}
+
 TEST(TokenCommandTest, SaysWhereATokenStandsAmongBatchesByLength) {
   const SmallIndex index;
   ResumeToken token = token_of(index.path());

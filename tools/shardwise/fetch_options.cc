@@ -21,6 +21,7 @@
 #include "output.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/index/index.h"
+#include "storage/retry_notes.h"
 
 namespace shardwise::tools {
 namespace {
@@ -118,21 +119,11 @@ std::chrono::milliseconds parse_retry_time(const std::string& given) {
       in_quotes(given) + " is not a time; write a number with a unit, e.g. 30s, 15m or 2h, or 0");
 }
 
-/// Returns e.g. "15 min", "1 h 40 min" or "20 s".
-std::string shown_time(std::chrono::milliseconds time) {
-  const auto seconds = std::chrono::ceil<std::chrono::seconds>(time).count();
-  if (seconds < 100) return fmt::format("{} s", seconds);
-  const auto minutes = (seconds + 59) / 60;
-  if (minutes < 100) return fmt::format("{} min", minutes);
-  return fmt::format("{} h {} min", minutes / 60, minutes % 60);
-}
-
 }  // namespace
 
 void say_what_is_tried_again(const std::string& url, const std::string& reason,
                              std::chrono::milliseconds left) {
-  say("waiting", fmt::format("{} cannot be fetched now ({}); retrying for at most {} (--retry-for)",
-                             in_quotes(url), reason, shown_time(left)));
+  say("waiting", detail::retry_note(url, reason, left));
 }
 
 std::vector<std::string> urls_of(const Index& index) {

@@ -153,8 +153,9 @@ void add_token_command(CLI::App& program, Output& out) {
                              "a checkpoint");
   const auto options = std::make_shared<TokenOptions>();
   command
-      ->add_option("TOKEN", options->token,
-                   "file with a resume token or a checkpoint, or the text of a token")
+      ->add_option(
+          "TOKEN", options->token,
+          "file with a resume token, a checkpoint or a state in JSON; or the text of a token")
       ->required()
       ->type_name("");
   command->add_flag("--json", options->json, "print one JSON object");

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 
 #include "base/error_types.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/lines.h"
 #include "base/text.h"
 #include "order/checkpoint_format.h"
@@ -39,6 +42,27 @@ void refuse_binary(std::string_view bytes, const std::string& path) {
           : "name a file with a resume token, which begins with \"sw2.\", \"sw3.\" or \"sw4.\"");
 }
 
+/// Returns the token of a state in JSON, e.g. of json.dump() in Python: the text at the key "token",
+/// which may be nested.
+std::string token_in_json(std::string_view json, const std::string& path) try {
+  using Token = detail::JsonReader::Token;
+  std::set<std::string> found;
+  detail::JsonReader reader(json);
+  bool is_value = false;  // true after the key "token"
+  for (Token token = reader.next(); token != Token::kEnd; token = reader.next()) {
+    if (is_value && token == Token::kString) found.emplace(reader.text());
+    is_value = token == Token::kKey && reader.text() == "token";
+  }
+  if (found.size() == 1) return *found.begin();
+  throw InvalidArgument(found.empty() ? "the JSON file has no resume token"
+                                      : "the JSON file has several resume tokens",
+                        in_quotes(path), "give the \"token\" of one state as text");
+} catch (const detail::JsonFault& fault) {
+  throw InvalidArgument("the file of the resume token is not valid JSON",
+                        in_quotes(path) + " (" + escaped(fault.text()) + ")",
+                        "save the state with json.dump(), or give its \"token\" as text");
+}
+
 }  // namespace
 
 ResumeToken read_token(const std::string& file_or_text) {
@@ -56,8 +80,11 @@ ResumeToken read_token(const std::string& file_or_text) {
   const std::string text =
       read_front(file, static_cast<std::size_t>(std::min<std::uint64_t>(kMaxTokenBytes, size)));
   refuse_binary(text, file_or_text);
-  return ResumeToken::from_text(
-      checked_text(text, "the file of the resume token", in_quotes(file_or_text)));
+  const std::string_view checked =
+      checked_text(text, "the file of the resume token", in_quotes(file_or_text));
+  return ResumeToken::from_text(trimmed(checked).starts_with('{')
+                                    ? token_in_json(checked, file_or_text)
+                                    : std::string(checked));
 }
 
 }  // namespace shardwise::tools

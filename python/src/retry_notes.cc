@@ -1,0 +1,64 @@
+#include "retry_notes.h"
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/fork.h"
+#include "storage/retry_notes.h"
+
+namespace nb = nanobind;
+
+namespace shardwise::python {
+namespace {
+
+/// Notes that no thread logs are dropped beyond this number, e.g. in a process whose main thread
+/// never waits for this package.
+constexpr std::size_t kMaxNotes = 64;
+
+struct Notes {
+  detail::Mutex mutex;
+  std::vector<std::string> texts SHARDWISE_GUARDED_BY(mutex);
+  std::atomic<bool> has_any{false};
+};
+
+/// Is never destroyed, because fetching threads may outlive the interpreter.
+Notes& notes() {
+  static auto* const made = new Notes;
+  return *made;
+}
+
+void collect(const std::string& url, const std::string& reason, std::chrono::milliseconds left) {
+  std::string text = detail::retry_note(url, reason, left);
+  const detail::Lock lock(notes().mutex);
+  if (notes().texts.size() < kMaxNotes) notes().texts.push_back(std::move(text));
+  notes().has_any = true;
+}
+
+}  // namespace
+
+void collect_retry_notes() { detail::set_retry_hook(&collect); }
+
+bool log_retries() {
+  if (!notes().has_any) return true;
+  std::vector<std::string> texts;
+  {
+    const detail::Lock lock(notes().mutex);
+    texts.swap(notes().texts);
+    notes().has_any = false;
+  }
+  try {
+    const nb::object logger = nb::module_::import_("logging").attr("getLogger")("shardwise");
+    for (const std::string& text : texts) logger.attr("warning")("%s", text);
+    return true;
+  } catch (nb::python_error& error) {
+    error.restore();
+    return false;
+  }
+}
+
+}  // namespace shardwise::python
