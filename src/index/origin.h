@@ -24,7 +24,7 @@ struct Origin {
   std::uint64_t size = 0;  ///< of the catalogue, in bytes
 };
 
-/// True if indexes in `folder` were fetched, by its name.
+/// True if the name of `folder` is that of a folder of fetched indexes.
 bool is_fetched_folder(std::string_view folder) noexcept;
 /// Returns the origin that is stored in a folder. Returns nullopt if the folder has none, or it is
 /// damaged.

@@ -34,8 +34,8 @@ class QueryTables {
   std::uint64_t num_rows(const Index::Shard&) const { return index_.num_shards(); }
   std::uint64_t num_rows(const Index::Summary::Field&) { return fields().size(); }
   std::uint64_t num_rows(const Index::SkippedMember&) { return skipped().size(); }
-  /// Returns a row of the catalogue. The second argument only selects the table. The url of a shard
-  /// is its path, without secrets.
+  /// Returns a row of the catalogue. The second argument only selects the table by its type. The
+  /// url of a shard is its path, without secrets.
   Index::Shard row(std::uint64_t place, const Index::Shard&) const;
   const Index::Summary::Field& row(std::uint64_t place, const Index::Summary::Field&) {
     return fields()[place];

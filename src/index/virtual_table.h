@@ -22,7 +22,7 @@ namespace shardwise {
 /// How conditions on a column are looked up. SQLite checks all other conditions row by row.
 enum class Lookup {
   kNone,
-  kPlace,  ///< the column contains the row's place
+  kPlace,  ///< the column contains the row's place, see VirtualTable
   kShard,  ///< places are sample numbers, and the column contains the sample's shard
   kKey,    ///< places are sample numbers, and the column contains the sample's key
   kGroup,  ///< the rows can be listed in the order of this column, see Row::num_groups()
@@ -82,7 +82,8 @@ class VirtualTable : public sqlite3_vtab {
   struct Cursor : sqlite3_vtab_cursor {
     explicit Cursor(QueryTables& tables) : sqlite3_vtab_cursor{}, row(tables) {}
 
-    /// Moves to the first place from `next` on that has a row, if necessary of the next groups.
+    /// Moves `next` to the first place from there on that has a row. If this group has no more
+    /// rows, continues with the next groups.
     void settle() {
       for (;;) {
         for (; next < end; ++next) {
@@ -202,9 +203,9 @@ class VirtualTable : public sqlite3_vtab {
   }
 
   /// A lookup compares keys by their bytes, so it cannot be used with another collation. In `key IN
-  /// (SELECT ...)`, SQLite may have to compare a key as a number. This information is lost if
-  /// SQLite iterates over the list itself. The table therefore requests the whole list, which needs
-  /// SQLite 3.38.
+  /// (SELECT ...)`, SQLite may have to compare a key as a number. If SQLite iterates over the list
+  /// itself, the lookup cannot detect this. The table therefore requests the whole list, which
+  /// needs SQLite 3.38.
   static int use_of_key([[maybe_unused]] sqlite3_index_info* info, [[maybe_unused]] int i) {
 #if SQLITE_VERSION_NUMBER >= 3038000
     if (sqlite3_stricmp(sqlite3_vtab_collation(info, i), "BINARY") == 0) {

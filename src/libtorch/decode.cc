@@ -44,7 +44,7 @@ using detail::decode_action;
 using detail::DecodeFailure;
 using detail::FieldKind;
 
-/// Calls `work`. Turns a DecodeFailure into a BadField, whose place `where()` returns.
+/// Calls `work`. Converts a DecodeFailure to a BadField at the place that where() returns.
 template <class Work, class Where>
 auto translated(std::string_view action, Where&& where, Work&& work) {
   try {

@@ -252,8 +252,8 @@ class SHARDWISE_EXPORT Index {
   /// The first `limit` members that were left out, in shard order. Errors: CorruptIndex.
   [[nodiscard]] std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 
-  /// Reads and checks both files and the side tables completely: every row, segment, directory and
-  /// key entry.
+  /// Reads and checks the catalogue, the offset table and the side tables completely: every row,
+  /// segment, directory and key entry.
   /// @param progress  called after each shard.
   /// Errors: CorruptIndex. Cancelled.
   /// Cost: O(table + catalogue).

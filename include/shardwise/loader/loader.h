@@ -103,8 +103,8 @@ class SHARDWISE_EXPORT Loader {
   /// An SQL expression gives the group of each sample. The samples of each window of the order are
   /// divided by group and cut into batches, and the batches of all groups are shuffled together.
   /// Batches are assigned to ranks as with ByLength. Each sample is delivered exactly once, and
-  /// state() may be called after any step. With ByLength too, the samples of a group are sorted by
-  /// length, and max_tokens also limits a batch; both windows must be equal then.
+  /// state() may be called after any step. If ByLength is also set, the samples of a group are
+  /// sorted by length, and max_tokens also limits a batch. Both windows must then be equal.
   /// docs/formats/length-batches.md specifies the rule (version 1).
   ///
   /// Memory: 2 bytes per sample.
@@ -361,7 +361,7 @@ class SHARDWISE_EXPORT Loader {
   /// Returns a warning for the user if the order uses more shards at one time than fit in the data
   /// set's cache. Otherwise returns nothing. Cost: O(chunks).
   [[nodiscard]] std::optional<std::string> cache_warning() const;
-  /// Returns shared_stream_warning() of the loader's order. Otherwise returns nothing.
+  /// Returns shared_stream_warning() for the loader's order.
   [[nodiscard]] std::optional<std::string> stream_warning() const;
   /// Total time that next() has waited for batches.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
