@@ -78,8 +78,8 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
 
 /// Returns the path or URL for a shard's stored URL.
 /// @param home  directory of the index, or its URL if it was fetched.
-/// Errors: if the index was fetched, Unsupported for a path on this machine or a command, and
-///   InvalidArgument for a path with "..", because its author may be anybody.
+/// Errors: the author of a fetched index may be anybody. In such an index, a path on this machine
+///   or a command is Unsupported, and a path with ".." is an InvalidArgument.
 std::string resolve_url(const std::string& home, const std::string& url);
 /// Returns the stored form of a shard's path or URL. A path is relative if the shard is below the
 /// index's directory, so that both can be moved together; otherwise it is absolute. normal_path()

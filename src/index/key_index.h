@@ -60,9 +60,10 @@ class KeyIndex {
   /// Returns the entries of keys with this hash, sorted by sample. Entries of other keys may be
   /// among them. Returns nullopt if the bytes that it reads are damaged.
   std::optional<std::span<const std::uint64_t>> find(std::uint64_t hash) const noexcept;
-  /// True if a key with this hash has an entry for `sample`. Damaged blocks are not noticed.
+  /// True if a key with this hash has an entry for `sample`. It does not check the hashes of the
+  /// blocks that it reads.
   bool has(std::uint64_t hash, std::uint64_t sample) const noexcept;
-  /// True if `key`, the key of an entry from find(hash), has the same bucket and tag.
+  /// True if `key`, the key of an entry from find(hash), has the bucket and tag of `hash`.
   bool matches(std::uint64_t hash, std::string_view key) const noexcept;
   /// Calls visit(entries) for each group of two or more entries with the same bucket and tag. Their
   /// keys may be equal. The entries are sorted by sample. Returns false if the bytes are damaged;

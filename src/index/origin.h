@@ -33,7 +33,8 @@ std::optional<Origin> read_origin(const std::string& folder);
 void write_origin(const std::string& folder, const Origin& origin);
 
 /// Returns the URL of a file that is stored beside the index at `url`.
-/// @param path  relative path of the file. In URLs other than those of objects, it is encoded.
+/// @param path  relative path of the file. It is percent-encoded, unless the index is in an object
+///   store.
 std::string url_beside(std::string_view url, std::string_view path);
 
 /// Returns behind_links(path), to write an index there. Errors: Unsupported if `path` is a URL.

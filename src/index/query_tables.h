@@ -29,7 +29,8 @@ class QueryTables {
 
   // The tables call the functions below.
   const Index& index() const noexcept { return index_; }
-  /// Returns a shard's segment, and caches it. Other data of the index is cached, too, as a whole.
+  /// Returns a shard's segment. Segments, and the lists of fields and of skipped members, are
+  /// cached after they were first read.
   const SegmentView& segment(std::uint64_t shard);
   std::uint64_t num_rows(const Index::Shard&) const { return index_.num_shards(); }
   std::uint64_t num_rows(const Index::Summary::Field&) { return fields().size(); }

@@ -57,7 +57,7 @@ class TableWriter {
   void commit();
 
   File& file() noexcept { return file_.file(); }
-  // After finish():
+  // Valid after finish():
   const std::string& path() const noexcept { return path_; }
   const TableHeader& header() const noexcept { return header_; }
 

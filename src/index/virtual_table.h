@@ -19,7 +19,8 @@
 
 namespace shardwise {
 
-/// How conditions on a column are looked up. SQLite checks all other conditions row by row.
+/// The lookup for conditions on a column, if it has one. SQLite checks all other conditions row by
+/// row.
 enum class Lookup {
   kNone,
   kPlace,  ///< the column contains the row's place, see VirtualTable
@@ -71,7 +72,7 @@ class VirtualTable : public sqlite3_vtab {
   /// The conditions that a plan uses, as bits of idxNum. Arguments have this order.
   enum Use {
     kEquals = 1,
-    kFrom = 2,  // >= or >; SQLite removes the surplus row of >
+    kFrom = 2,  // >= or >; the lookup includes the bound, and SQLite then excludes it for >
     kUpTo = 4,  // <= or <
     kOfShard = 8,
     kOfKey = 16,
@@ -220,7 +221,8 @@ class VirtualTable : public sqlite3_vtab {
     return guarded(tables, [&] {
       const auto places = static_cast<double>(Row::num_places(tables));
       const auto shards = static_cast<double>(tables.index().num_shards());
-      int condition[kOfKeys + 1] = {};  // for each use: 1 + the number of its condition, or 0
+      // For each Use: 1 + the number of its condition, or 0 without a condition.
+      int condition[kOfKeys + 1] = {};
       for (int i = 0; i < info->nConstraint; ++i) {
         const int use = use_of(info, i);
         if (condition[use] == 0) condition[use] = i + 1;
@@ -245,7 +247,7 @@ class VirtualTable : public sqlite3_vtab {
       const double rows = found * Row::rows_a_place(tables.index()) + 1;
       info->estimatedRows = static_cast<sqlite3_int64>(rows);
       info->estimatedCost = rows;
-      // Rows are ordered by place, or by group.
+      // The cursor lists rows in the order of their places, or group by group.
       if (info->nOrderBy == 1 && info->aOrderBy[0].desc == 0) {
         const Lookup order = lookup_of(info->aOrderBy[0].iColumn);
         if (order == Lookup::kGroup && num_groups(tables) > 0) info->idxNum |= kByGroup;

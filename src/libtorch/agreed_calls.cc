@@ -62,7 +62,7 @@ void AgreedCalls::call(const char* action, CallHeader own,
       const CallHeader& first = headers[0];
       const bool is_torn = first.is_given_up() && first.count != 0;
       stop_->happen(is_torn ? StopEvent::kTore : StopEvent::kGaveUp);
-      broken_ = false;  // all ranks have made this call
+      broken_ = false;  // giving up is no failure: all ranks took part in this call
       if (!own.is_given_up()) throw_given_up();
       return;
     }

@@ -82,7 +82,8 @@ class SHARDWISE_EXPORT AgreedCalls {
   /// Throws Mismatch, on every rank, if the ranks' records differ.
   void require_same(const Record& own);
 
-  // For ranks that stop together. Without a guard, call only throw_if_stopping().
+  // The next functions are for ranks that stop together. Without a guard, call only
+  // throw_if_stopping().
 
   /// StopGuard::run() calls this at its end.
   void end_run();

@@ -19,8 +19,8 @@ namespace shardwise::libtorch::detail {
 struct CallHeader {
   static constexpr std::size_t kRoom = 200;
   static constexpr std::size_t kMaxReason = 4000;  ///< limit for a reason's text, in bytes
-  /// Name in the header of a rank that gives up. Its header replaces that of the call in which the
-  /// other ranks wait.
+  /// The name in the header that a rank sends when it gives up. It sends this header instead of the
+  /// header of the call in which the other ranks wait.
   static constexpr std::string_view kGivenUp = "given up";
 
   CallHeader() = default;

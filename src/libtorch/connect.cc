@@ -78,7 +78,8 @@ class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
     const int size = group().getSize();
     std::vector<std::int64_t> shape = input.sizes().vec();
     shape.insert(shape.begin(), size);
-    const auto all = torch::empty(shape, input.options());  // tensors from this rank on
+    // all[i] is the tensor of rank (rank + i) % size.
+    const auto all = torch::empty(shape, input.options());
     all[0].copy_(input);
     for (int have = 1; have < size; have *= 2) {
       const int count = std::min(have, size - have);

@@ -115,7 +115,8 @@ nlohmann::json json_of(std::string_view bytes, const DecodeOptions& options) {
                         human_count(options.max_json_bytes) + " (max_json_bytes)");
   }
   if (const auto fault = json_fault(bytes, options.max_json_depth)) {
-    throw DecodeFailure("JSON: " + escaped(fault->text()));  // because what() ends at a NUL
+    // Escaped, because the text may contain a NUL, at which what() would end.
+    throw DecodeFailure("JSON: " + escaped(fault->text()));
   }
   try {
     return nlohmann::json::parse(bytes.begin(), bytes.end());

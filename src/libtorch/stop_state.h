@@ -43,7 +43,7 @@
 
 namespace shardwise::libtorch::detail {
 
-/// Why a rank wants to stop. The ranks use the largest level of any rank.
+/// Why a rank wants to stop. If levels differ between ranks, all ranks use the largest.
 enum class StopLevel : std::uint8_t { kGoOn, kAsked, kSignal, kFailed };
 
 enum class StopPhase : std::uint8_t {

@@ -60,8 +60,8 @@ struct Damage {
 }
 
 /// The archive that libarchive reads: an empty member, then the rest of the scanned archive from
-/// some header on. libarchive checks the first header of an archive more strictly than later
-/// headers. With the empty member, its results do not depend on where the rest begins.
+/// some header on. It has the empty member because libarchive checks the first header of an archive
+/// more strictly than later headers. Its results therefore do not depend on where the rest begins.
 class Continuation {
  public:
   explicit Continuation(std::string_view rest) : rest_(rest) {

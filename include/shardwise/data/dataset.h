@@ -59,10 +59,11 @@ class SHARDWISE_EXPORT Dataset {
     /// size and time are compared with the index. If they differ, the Dataset throws StaleIndex.
     kRead,
     /// Read local shards like kRead. From remote shards, fetch only the requested samples. Each
-    /// sample takes one request, or more if its fields are far apart. samples(), gather() and
-    /// loaders fetch many samples at a time: nearby ones with one request, and up to 16 requests at
-    /// once. If the index has no hashes, the first header of each shard is also fetched once. Use
-    /// kRange for sparse views and single samples. For whole epochs a cache is faster.
+    /// sample takes one request, or more if its fields are far apart. Functions that read many
+    /// samples, e.g. samples(), gather() and loaders, fetch nearby samples with one request, and
+    /// make up to 16 requests at once. If the index has no hashes, the first header of each shard
+    /// is also fetched once. Use kRange for sparse views and single samples. For whole epochs a
+    /// cache is faster.
     kRange,
   };
 
@@ -353,7 +354,8 @@ class SHARDWISE_EXPORT Dataset {
                       std::span<std::int64_t> offsets,
                       const std::function<std::byte*(std::size_t)>& take_memory) const;
   [[nodiscard]] std::optional<Sample> early_sample(std::uint64_t number) const;
-  inline Sample sample_at(std::uint64_t number) const;  // only for the source file
+  inline Sample sample_at(std::uint64_t number) const;  // defined in the only source file that
+                                                        // calls it
   [[nodiscard]] Sample sample_without_joins(std::uint64_t number) const;
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;
@@ -417,7 +419,8 @@ class SHARDWISE_EXPORT SampleRange {
 
   const Dataset data_;
   const std::unique_ptr<SampleCursor> cursor_;
-  // The current sample of the run that the cursor returned, and the number of samples after it.
+  // The cursor returns several consecutive samples at once. These are the current one of them, and
+  // the number of samples after it.
   const Sample* sample_ = nullptr;
   std::size_t left_ = 0;
 };

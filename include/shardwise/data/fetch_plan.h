@@ -52,7 +52,8 @@ struct FetchPlan {
 
   /// The work of a cache in one epoch.
   struct CacheCounts {
-    std::uint64_t uses = 0;           ///< of shards, as counted by EpochSchedule
+    /// Uses of shards. A use is an interval of slots in which the node needs the shard.
+    std::uint64_t uses = 0;
     std::uint64_t fetches = 0;        ///< uses that were cache misses
     std::uint64_t bytes_fetched = 0;  ///< by these fetches
     std::uint64_t evictions = 0;

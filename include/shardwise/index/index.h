@@ -245,7 +245,7 @@ class SHARDWISE_EXPORT Index {
 
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   [[nodiscard]] Summary summary() const;
-  /// The options of the build; `columns` in the order of the tables.
+  /// The options of the build. `columns` have the same order as in the table `samples` of Query.
   [[nodiscard]] const Content& content() const noexcept;
   /// The side tables that were attached when the index was opened.
   [[nodiscard]] std::vector<SideTable> side_tables() const;

@@ -343,8 +343,8 @@ class SHARDWISE_EXPORT Loader {
   /// kAllowAtEpochBorder, data and order may also differ; see Sampler::resume().
   /// Errors: Mismatch, naming all differences of data set and order. Mismatch also if the token is
   ///   for a point within an epoch but lacks the sum of the proof, which only state() stores.
-  ///   Mismatch also if the token claims impossible deliveries. After an error the loader is
-  ///   unchanged.
+  ///   Mismatch also if the token's number of deliveries contradicts its position. After an error
+  ///   the loader is unchanged.
   void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
 
   /// The bad samples that all ranks have left out, with reasons. It is complete after prove() and

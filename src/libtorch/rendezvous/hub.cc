@@ -333,9 +333,9 @@ void RendezvousHub::tell_who_is_missing() {
   }
 }
 
-/// Returns the ranks that have not connected. If all have connected, returns the ranks that are
-/// neither done nor waiting for another rank. If there are none of these either, returns all ranks
-/// that are not done.
+/// Returns the ranks that have not connected. If all have connected, returns the ranks that are not
+/// done, without those that wait for another rank. If all ranks that are not done wait for another
+/// rank, returns all of them.
 std::vector<int> RendezvousHub::missing_ranks() const {
   std::vector<int> missing;
   std::vector<int> not_done;

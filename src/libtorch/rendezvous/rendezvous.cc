@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{50};  // how often waits check for a cancel
+constexpr milliseconds kSlice{50};  // interval at which waits check for a cancel
 constexpr const char* kWho = "read the last messages of these ranks, then start all ranks again";
 
 struct AddressList {
