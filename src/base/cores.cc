@@ -17,7 +17,7 @@ constexpr unsigned kNoLimit = std::numeric_limits<unsigned>::max();
 
 /// Returns the size of a process's affinity mask. Process 0 means this process.
 unsigned cores_by_affinity(pid_t process) noexcept {
-  // Room for 16,384 CPUs, because Linux refuses a mask that is smaller than its own.
+  // Room for 16,384 CPUs, because Linux refuses a mask that is smaller than the kernel's.
   std::array<cpu_set_t, 16> cores;
   if (::sched_getaffinity(process, sizeof cores, cores.data()) != 0) {
     return std::thread::hardware_concurrency();

@@ -14,8 +14,8 @@ SHARDWISE_EXPORT unsigned usable_cores() noexcept;
 /// Converts CPU time limits of control groups to a number of cores, rounded up. Without a limit it
 /// returns the largest unsigned number.
 /// @param membership  a file in the format of /proc/self/cgroup.
-/// @param root        mount point of the control groups: of version 2, or the parent of version 1's
-///   folder "cpu".
+/// @param root        the folder in which control groups are mounted: version 2 itself, or the
+///   parent of version 1's folder "cpu".
 SHARDWISE_EXPORT unsigned cores_by_groups(const std::string& membership, const std::string& root);
 
 /// Returns the number of cores for one of `num_ranks` ranks that share a machine, at least 1.

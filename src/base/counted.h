@@ -16,7 +16,7 @@ inline std::string counted(std::uint64_t count, std::string_view singular) {
   return singular.ends_with('y') ? text.substr(0, text.size() - 1) + "ies" : text + "s";
 }
 
-/// With a verb, too: "1 shard is", "2,000 shards are".
+/// A count with its noun and a verb: "1 shard is", "2,000 shards are".
 inline std::string counted(std::uint64_t count, std::string_view singular,
                            std::string_view verb_of_one, std::string_view verb_of_many) {
   return counted(count, singular) + " " + std::string(count == 1 ? verb_of_one : verb_of_many);

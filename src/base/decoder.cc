@@ -18,10 +18,10 @@
 namespace shardwise {
 namespace {
 
-// zlib and bzip2 use 32-bit counts.
+// Largest input of a step in bytes: zlib and bzip2 use 32-bit counts.
 constexpr std::size_t kMaxIn = std::size_t{1} << 30;
-// This limit is small, so that a step's output is still in the CPU's cache when its checksum is
-// computed.
+// Largest output of a step in bytes. It is small, so that the output is still in the CPU's cache
+// when its checksum is computed.
 constexpr std::size_t kMaxOut = std::size_t{256} << 10;
 
 [[noreturn]] void damaged(std::string why) {

@@ -104,7 +104,8 @@ void detail::throw_errno(int errno_value, std::string_view action, std::string_v
   const std::string reason = std::generic_category().message(errno_value);
   switch (errno_value) {
     case ENOENT:
-      // Only such an action fails because of the file itself; others miss its folder, too.
+      // Only these actions need the file itself. Other actions, e.g. creating a file, fail with
+      // ENOENT if a folder is missing.
       if (what == "cannot access" || what == "cannot open")
         throw NotFound("no such file", where, "check the path");
       [[fallthrough]];

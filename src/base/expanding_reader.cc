@@ -105,8 +105,8 @@ Compression detail::detect_compression(std::string_view first_bytes) noexcept {
   return Compression::kNone;
 }
 
-// Its functions throw Decoder::Failure and TooLarge. named() converts these to errors that name the
-// file and the offset.
+// The functions of Impl throw Decoder::Failure and TooLarge. named() converts these to errors that
+// name the file and the offset.
 struct ExpandingReader::Impl {
   Impl(std::string_view bytes, Compression compression, std::string file,
        const ExpansionLimits& expansion)

@@ -86,8 +86,8 @@ class SHARDWISE_EXPORT ExpandingReader {
   std::uint64_t position() const noexcept;
   /// Compressed bytes consumed so far.
   std::uint64_t compressed_position() const noexcept;
-  /// True if a stream that was begun so far has no checksum of its content. Damage of such a stream
-  /// may be undetected. zstd, xz and lz4 can write such streams.
+  /// True if any stream that was reached so far has no checksum of its content. Damage in such a
+  /// stream may be undetected. zstd, xz and lz4 can write such streams.
   bool unchecked() const noexcept;
 
  private:

@@ -25,7 +25,7 @@ namespace shardwise::detail {
 // Code that shows, reads, writes or compares such structs iterates over the list with
 // visit_fields(). Examples are the texts of tokens, the command line, Python's keywords, JSON, and
 // the check that ranks have equal options. A member that is missing in the list is a compile error.
-// The defaults are those of the struct.
+// Default values are those of the struct's members.
 
 /// A field's names and descriptions.
 struct FieldText {

@@ -341,8 +341,8 @@ void require_no_device(const std::string& path) {
 
 AtomicFile::AtomicFile(std::string path, unsigned mode) : path_(std::move(path)) {
   require_no_device(path_);
-  // Between creation and lock, another process may sweep the file because it looks abandoned. In
-  // that case create another file.
+  // Between creation and lock, another process may sweep the file because it looks abandoned. The
+  // loop then creates another file.
   do {
     file_ = File::create_exclusive(temporary_name(path_), mode);
   } while (file_.try_lock() == FileLock::kHeldByAnother || !file_.has_name());

@@ -82,8 +82,8 @@ class SHARDWISE_EXPORT File {
   void resize(std::uint64_t size_bytes);
   /// Flushes content and size to the device.
   void sync();
-  /// Waits until these bytes are on the disk, as far as the system supports it, so that a later
-  /// sync() of a large file is short. It does not make them durable.
+  /// Starts writing these bytes to the disk and waits for it, if the system supports this, so that
+  /// a later sync() of a large file is short. Only sync() makes them durable.
   void write_back(std::uint64_t offset, std::uint64_t size) noexcept;
   /// Takes an exclusive flock(2) without waiting. The kernel frees the lock when the file is
   /// closed, however the process ends.
@@ -105,7 +105,7 @@ class SHARDWISE_EXPORT File {
   void reserve(std::uint64_t size_bytes);
   /// False if the file was unlinked after it was opened.
   bool has_name() const;
-  /// False if its path now names another file, or none.
+  /// True if path() still names this file, and not another file or no file.
   bool has_path() const;
   void close() noexcept;
 
@@ -171,7 +171,7 @@ SHARDWISE_EXPORT bool sweep_temporary(const std::string& path) noexcept;
 /// cannot be removed, a later call tries again.
 SHARDWISE_EXPORT void sweep_temporaries(const std::string& path) noexcept;
 
-/// Makes the entries of the directory of `path` durable.
+/// Makes the entries of the directory that contains `path` durable.
 SHARDWISE_EXPORT void sync_directory_of(const std::string& path);
 
 /// Replaces a leading "~" by at_home(). Then returns the final target of `path` if it is a symbolic

@@ -121,7 +121,7 @@ std::optional<LockHolder> find_lock_holder(const std::string& path, std::uint64_
                                            bool exclusively) {
   const auto pids = LockHolders::of_file(path).of_byte(byte, exclusively);
   if (pids.empty()) return std::nullopt;
-  // If this process is among the holders, it is most likely the one that is waited for.
+  // If this process is among the holders, the caller most likely waits for this process.
   const bool is_own = std::ranges::find(pids, ::getpid()) != pids.end();
   return holder_of("/proc/" + std::to_string(is_own ? ::getpid() : pids.front()));
 }

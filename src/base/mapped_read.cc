@@ -41,7 +41,8 @@ namespace shardwise::detail {
 // another handler is installed, take_place_of() adds it to the front of the list newest_previous ->
 // before, under a mutex, and installs ours again. pass_on() removes the front of the list if that
 // handler uninstalled itself. Nodes are never freed, because another thread may be about to call a
-// node's handler. By num_installed a thread in pass_on() detects that ours was installed again.
+// node's handler. A thread in pass_on() detects by num_installed that our handler was installed
+// again.
 
 namespace {
 
@@ -92,15 +93,15 @@ void set_default_action() noexcept {
 /// A handler that ours replaced. Never freed: another thread may be about to call it.
 struct Previous {
   struct sigaction action;
-  const Previous* before;  // the handler that ours replaced before it replaced this one
+  const Previous* before;  // the handler that ours had replaced earlier
 };
 std::atomic<const Previous*> newest_previous{nullptr};
 
 std::atomic<std::uint64_t> num_installed{0};  // how often our handler was installed
 
-/// Set while a thread runs a handler to which we forwarded. A handler may leave by a jump, so the
-/// object cannot be cleared reliably. Instead `when` shows whether our handler was installed again
-/// since.
+/// Set while a thread runs a handler to which we forwarded. The handler may leave by a jump, so
+/// this object cannot be cleared reliably. It is out of date if `when` differs from num_installed,
+/// because our handler was then installed again.
 struct Passing {
   std::uint64_t when = ~std::uint64_t{0};  // num_installed at that time
   const Previous* next = nullptr;          // the handler to forward to if that handler calls ours
@@ -143,13 +144,13 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
   }
   const bool is_for_once = (action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0;
   if (is_for_once) set_default_action();
-  if (is_nested || to->before == nullptr) {  // it was installed before ours, so it never calls ours
+  if (is_nested || to->before == nullptr) {  // installed before ours, so it never calls ours
     call_as_kernel(action, signal, info, context);
     return;
   }
   // A handler that was installed after ours may call ours in turn. Or it may report the fault,
-  // restore the previous handler and return, so that the fault repeats. We install it during the
-  // call, to see afterwards whether it uninstalled itself.
+  // restore the previous handler and return, so that the fault repeats. That handler is installed
+  // during the call. If another handler is installed afterwards, it has uninstalled itself.
   if (!is_for_once) set_action(action);
   passing_on = {num_installed.load(), to->before};
   call_as_kernel(action, signal, info, context);

@@ -53,7 +53,7 @@ void make_group_directory(const std::string& path);
 void share_as_folder(const File& file);
 /// Calls share_as_folder(), and also permits users who may read `like` to read the file.
 void share_for_reading(const File& file, const std::string& like);
-/// Throws unless `path` is a directory that not everybody may write to. Its owner may be any user.
+/// Throws if `path` is not a directory, or if all users may write to it. Its owner may be any user.
 /// Errors: those of require_own_directory().
 void require_no_public_directory(const std::string& path, std::string_view purpose);
 

@@ -213,7 +213,7 @@ int rank_on_torchrun_node(const Reader& env, int rank, int local_rank, int local
   return place >= 0 && place < local_size ? static_cast<int>(place) : local_rank;
 }
 
-/// True if srun set the PMI variables. Slurm's own variables have more information then.
+/// True if srun set the PMI variables. Slurm's own variables then have more information.
 bool is_of_slurm(const Reader& env) {
   return env.has("SLURM_STEP_NUM_TASKS") && env.text("SLURM_PROCID") == env.text("PMI_RANK") &&
          env.text("SLURM_STEP_NUM_TASKS") == env.text("PMI_SIZE");
@@ -319,7 +319,7 @@ RankEnvironment rank_environment(const Environment& get) {
     if (names.launcher == Launcher::kPmi && is_of_slurm(env)) continue;
     const bool is_slurm = names.launcher == Launcher::kSlurm;
     // In a batch script without a number of tasks, Slurm sets only the rank. In an allocation's
-    // shell, it sets only the number of tasks. Neither process is a rank.
+    // shell, it sets only the number of tasks. In both cases, this process is not a rank.
     if (is_slurm && !env.has("SLURM_STEP_NUM_TASKS") && env.has("SLURM_JOB_ID") &&
         env.has(names.rank) != env.has(names.world_size)) {
       continue;

@@ -36,7 +36,7 @@ constexpr Spelling cpp_only(std::string_view library) { return {library, "", ""}
 constexpr Spelling option(std::string_view library, std::string_view command) {
   return {library, command, library};
 }
-/// A command line. Errors of C++ programs also name it.
+/// A command of the command line. Errors in C++ programs name the same command.
 constexpr Spelling command(std::string_view text, std::string_view python) {
   return {text, text, python};
 }

@@ -181,7 +181,8 @@ constexpr SigningScheme kSigningSchemes[] = {
     {"signature key-pair-id", "signature key-pair-id expires policy x-amz-security-token"},
     {"signature keyname expires", "signature keyname expires urlprefix"},
     {"signature ossaccesskeyid", "signature ossaccesskeyid expires security-token"},
-    // The list is not x-oss-*, because e.g. x-oss-process selects other content.
+    // The parameters are listed instead of x-oss-*, because e.g. x-oss-process selects other
+    // content.
     {"x-oss-signature",
      "x-oss-signature x-oss-signature-version x-oss-credential x-oss-access-key-id x-oss-date "
      "x-oss-expires x-oss-additional-headers x-oss-security-token"},
@@ -277,6 +278,7 @@ std::string redacted_url(std::string_view url) {
     const std::size_t word = std::min(url.find_first_not_of(' ', start), url.size());
     const std::size_t end = std::min(url.find_first_of(" \t\n", word), url.size());
     // A word with a quote may continue after the blank, and a word with '=' may contain a secret.
+    // Neither is shown.
     std::string_view program = url.substr(word, end - word);
     if (program.find_first_of("'\"\\=") != std::string_view::npos) program = {};
     return "pipe:" + std::string(program) + (end < url.size() || program.empty() ? " ***" : "");
@@ -296,7 +298,7 @@ std::string redacted_url(std::string_view url) {
   for (std::string_view rest = raw->query; !rest.empty();) {
     const std::size_t end = std::min(rest.find('&'), rest.size());
     const std::size_t equals = rest.substr(0, end).find('=');
-    // A parameter without a name is a value.
+    // A parameter without '=' may be a secret, so "***" replaces it completely.
     if (equals != std::string_view::npos) out += rest.substr(0, equals + 1);
     out += "***";
     if (end < rest.size()) out += '&';

@@ -73,10 +73,10 @@ SHARDWISE_EXPORT std::optional<std::string> rebased_url(std::string_view url, st
                                                         std::string_view to);
 
 /// Returns `url` without the parts that depend on the user and on the time: userinfo, fragment, and
-/// the signature parameters of the query. Other parameters are kept. The page
-/// docs/formats/cache-directory.md lists the signatures of AWS, CloudFront, Google Cloud Storage
+/// the signature parameters of the query. Other parameters are kept.
+/// docs/formats/cache-directory.md lists the parameters of AWS, CloudFront, Google Cloud Storage
 /// and CDN, Azure, Alibaba Cloud, and Tencent Cloud. Two URLs of one file that are signed at
-/// different times give the same result. URLs of objects, commands and paths are unchanged. A
+/// different times give the same result. URLs of object stores, commands and paths are unchanged. A
 /// pattern of URLs, or a malformed URL, is stripped in the same way.
 SHARDWISE_EXPORT std::string unsigned_url(std::string_view url);
 

@@ -170,7 +170,7 @@ struct MetaReader {
     from_cell(cell, value);
   }
 
-  /// Parses "2/8 of 100 shards <hash>".
+  /// Parses the number, count, shards and hash of a part, e.g. "2/8 of 100 shards <hash>".
   static Index::Part parse_part(const std::string& text) {
     Index::Part part;
     unsigned long long number = 0, count = 0, num_shards = 0;

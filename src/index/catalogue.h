@@ -50,8 +50,8 @@ class Catalogue {
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
   explicit Catalogue(const std::string& path);
 
-  /// True if this library wrote the file at `path`, in any version, even if it is truncated. A
-  /// build does not replace any other file, because it may belong to the user.
+  /// True if the file at `path` looks like a catalogue of any version, even if it is truncated. A
+  /// build replaces only such a file, because any other file may be the user's.
   [[nodiscard]] static bool looks_like_one(const std::string& path);
 
   const CatalogueMeta& meta() const noexcept { return meta_; }

@@ -40,14 +40,14 @@ class ClaimedNumbering {
 
  private:
   const std::vector<ClaimedShard> shards_;
-  std::vector<ShardEntry> directory_;  // only the members first_sample are set
+  std::vector<ShardEntry> directory_;  // only `first_sample` is set in each entry
   std::vector<std::uint32_t> hints_;
   std::uint32_t hint_shift_ = 0;
 };
 
 /// Internal access to an index.
 struct SHARDWISE_EXPORT IndexAccess {
-  /// @param path      of the descriptor, as messages show it.
+  /// @param path      path of the descriptor, as error texts show it.
   /// @param policies  used when shards are scanned.
   static std::shared_ptr<const Index> make_claimed(std::string path,
                                                    std::vector<ClaimedShard> shards,

@@ -171,7 +171,7 @@ std::string_view JsonPath::last_key() const noexcept {
   return {};
 }
 
-/// Reads a document, and notes where the value lies.
+/// Reads a document, and records where the value at a path begins and ends.
 class JsonPath::Search {
  public:
   explicit Search(std::string_view json) : json_(json), reader_(json) {}

@@ -13,8 +13,8 @@
 
 namespace shardwise::detail {
 
-// The values in fields, as SQL sees them. Metadata columns of an index and columns of a loader both
-// take their values from here, so that they are equal.
+// Converts fields to SQL values. Metadata columns of an index and columns of a loader both use
+// these functions, so that their values are equal.
 
 /// Returns the value of a whole field: an integer or real if it contains only a number and blanks,
 /// otherwise a text or blob. An integer that SQL cannot represent is a text.
@@ -35,7 +35,8 @@ SHARDWISE_EXPORT void append_without_blanks(std::string& out, std::string_view j
 /// Threads: immutable.
 class SHARDWISE_EXPORT JsonPath {
  public:
-  /// Whether `text` is such a path. SQLite checks only the part that it follows in a document.
+  /// True if `text` is such a path. The whole text is checked; SQLite checks only the steps that it
+  /// can follow in a document.
   [[nodiscard]] static bool is_valid(std::string_view text);
 
   /// REQUIRES: is_valid(text).

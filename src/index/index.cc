@@ -171,7 +171,8 @@ std::optional<std::pair<std::uint64_t, std::uint64_t>> detail::IndexAccess::find
       if (sample >= index.size()) table.damaged("a key entry is wrong");
       if (!counts || counts(sample)) samples.push_back(sample);
     }
-    // Sorted, because an attacker may choose many keys with the same hash.
+    // The keys are sorted instead of compared in pairs, because an attacker may choose many keys
+    // with the same hash.
     const auto key = [&](std::uint64_t sample) { return table.unchecked_key(sample); };
     std::ranges::stable_sort(samples, {}, key);
     const auto twice = std::ranges::adjacent_find(samples, {}, key);

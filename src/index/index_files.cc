@@ -132,7 +132,7 @@ bool is_named(const std::string& directory, std::string_view table) {
         return true;
       }
     } catch (const Error&) {
-      // Not a readable index.
+      // This file is not a readable index.
     }
   }
   return false;

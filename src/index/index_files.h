@@ -37,8 +37,8 @@ class IndexFiles {
   }
   /// Returns a shard's segment after checking it completely. Errors: CorruptIndex.
   SegmentView segment(std::uint64_t shard, std::uint64_t expected_checksum) const;
-  /// Checks a shard's segment as segment() does, but not the relations of its records, which are
-  /// checked when they are used. Errors: CorruptIndex.
+  /// Checks the counts and the checksum of a shard's segment. Unlike segment(), it does not check
+  /// the relations of its records. Errors: CorruptIndex.
   void require_intact(std::uint64_t shard, std::uint64_t expected_checksum) const;
 
   /// Checks the key section. Errors: CorruptIndex.
@@ -59,7 +59,7 @@ class IndexFiles {
   std::string path_;
   std::unique_ptr<Catalogue> catalogue_;
   std::unique_ptr<MappedFile> table_;
-  // Maps the table again, for look-ups of single keys. These need no read-ahead.
+  // A second mapping of the table, without read-ahead, for look-ups of single keys.
   std::unique_ptr<MappedFile> lookups_;
   TableView view_;
 };
@@ -72,14 +72,14 @@ std::string_view owner_of_table(std::string_view name) noexcept;
 /// writing them. Never throws: a table that remains takes only space, and the next build tries
 /// again.
 /// @param replaced  the table that the replaced catalogue named; may be empty. If the index was
-///   renamed, the name of this table contains the index's earlier name. The table is then removed
-///   unless an index of the earlier name exists, or an index in the directory uses the table.
+///   renamed, this table's name begins with the index's earlier name. The table is then removed,
+///   unless an index with the earlier name exists, or an index in the directory uses the table.
 void sweep_tables(const std::string& path, const std::string& replaced) noexcept;
 
 /// Returns the path or URL for a shard's stored URL.
 /// @param home  directory of the index, or its URL if it was fetched.
-/// Errors: if the index was fetched, Unsupported for a path on this machine or a command, and
-///   InvalidArgument for a path with "..", because its author may be anybody.
+/// Errors: the author of a fetched index may be anybody. In such an index, a path on this machine
+///   or a command is Unsupported, and a path with ".." is an InvalidArgument.
 std::string resolve_url(const std::string& home, const std::string& url);
 /// Returns the stored form of a shard's path or URL. A path is relative if the shard is below the
 /// index's directory, so that both can be moved together; otherwise it is absolute. normal_path()

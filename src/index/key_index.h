@@ -60,13 +60,14 @@ class KeyIndex {
   /// Returns the entries of keys with this hash, sorted by sample. Entries of other keys may be
   /// among them. Returns nullopt if the bytes that it reads are damaged.
   std::optional<std::span<const std::uint64_t>> find(std::uint64_t hash) const noexcept;
-  /// True if a key with this hash has an entry for `sample`. Damaged blocks are not noticed.
+  /// True if a key with this hash has an entry for `sample`. It does not check the hashes of the
+  /// blocks that it reads.
   bool has(std::uint64_t hash, std::uint64_t sample) const noexcept;
-  /// True if `key`, the key of an entry from find(hash), has the same bucket and tag.
+  /// True if `key`, the key of an entry from find(hash), has the bucket and tag of `hash`.
   bool matches(std::uint64_t hash, std::string_view key) const noexcept;
-  /// Calls visit(entries) for each two or more entries whose keys have the same bucket and tag, so
-  /// that they may be equal. The entries are sorted by sample. Returns false if the bytes are
-  /// damaged; the hashes of blocks are not checked.
+  /// Calls visit(entries) for each group of two or more entries with the same bucket and tag. Their
+  /// keys may be equal. The entries are sorted by sample. Returns false if the bytes are damaged;
+  /// the hashes of blocks are not checked.
   /// Cost: reads all entries.
   bool for_each_shared(
       const std::function<void(std::span<const std::uint64_t> entries)>& visit) const;
@@ -142,12 +143,12 @@ struct KeptKeys {
   static constexpr std::uint64_t kGone = ~std::uint64_t{0};
 };
 
-/// Writes the key section at `offset` of `file`, from front to back and through small buffers. It
-/// holds all hashes of blocks and the entries of one bucket in memory, but no other complete array.
+/// Writes the key section at `offset` of `file`, from front to back and through small buffers. In
+/// memory it keeps only the hashes of all blocks, and the entries of one bucket.
 /// @param keys  the keys that are not in `kept`.
 /// @param kept  may be null. REQUIRES: its bucket_bits() are those of the new section.
-/// @param see   called with every sample, in order of `prefix`, then sample. The prefix is the part
-///   of the key's hash that the section stores.
+/// @param see   called with every sample, in order of `prefix`, then sample. `prefix` is the part
+///   of the key's hash that the section stores: bucket and tag.
 WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys, const KeptKeys* kept,
                        const std::function<void(std::uint64_t prefix, std::uint64_t sample)>& see);
 

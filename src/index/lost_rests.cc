@@ -8,8 +8,8 @@ LostRests lost_rests(const Index& index) {
   for (std::size_t i = 0; i < skipped.size(); ++i) {  // `skipped` is sorted by shard and offset
     const bool is_last = i + 1 == skipped.size() || skipped[i + 1].shard != skipped[i].shard;
     if (!is_last || skipped[i].kind != Index::SkippedMember::Kind::kDamage) continue;
-    // Look only at shards whose scan stopped at the damage: if the scan had continued, it would
-    // have found the end marker.
+    // Count only shards whose scan stopped at the damage. If the shard has an end marker, the scan
+    // continued.
     const Index::Shard shard = index.shard(skipped[i].shard);
     if (shard.end_marker) continue;
     const std::uint64_t size =

@@ -7,7 +7,8 @@
 
 namespace shardwise::detail {
 
-/// The bytes after damage at which a lenient scan stopped. They belong to no sample.
+/// The bytes that lenient scans did not read, because they stopped at damage. These bytes belong to
+/// no sample.
 struct LostRests {
   std::uint64_t num_shards = 0;
   std::uint64_t bytes = 0;  ///< from the damage to the end of each shard, after decompression

@@ -24,7 +24,7 @@ struct Origin {
   std::uint64_t size = 0;  ///< of the catalogue, in bytes
 };
 
-/// True if indexes in `folder` were fetched, by its name.
+/// True if the name of `folder` is that of a folder of fetched indexes.
 bool is_fetched_folder(std::string_view folder) noexcept;
 /// Returns the origin that is stored in a folder. Returns nullopt if the folder has none, or it is
 /// damaged.
@@ -33,7 +33,8 @@ std::optional<Origin> read_origin(const std::string& folder);
 void write_origin(const std::string& folder, const Origin& origin);
 
 /// Returns the URL of a file that is stored beside the index at `url`.
-/// @param path  relative path of the file. In URLs other than those of objects, it is encoded.
+/// @param path  relative path of the file. It is percent-encoded, unless the index is in an object
+///   store.
 std::string url_beside(std::string_view url, std::string_view path);
 
 /// Returns behind_links(path), to write an index there. Errors: Unsupported if `path` is a URL.

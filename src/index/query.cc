@@ -20,13 +20,14 @@
 namespace shardwise {
 namespace {
 
-/// The number is small, because a single opcode may be a function over a whole value.
+/// Opcodes between two calls of should_stop(). There are few, because a single opcode may be a
+/// function over a whole value.
 constexpr int kOpcodesBetweenTicks = 100;
-/// The largest value: twice the largest field that a column can contain.
+/// Largest size of a value in bytes: twice that of the largest field that a column can contain.
 constexpr int kMaxValueBytes = 2 << 20;
-/// LIKE and GLOB take time proportional to text times pattern.
+/// Largest pattern of LIKE and GLOB, which take time proportional to text times pattern.
 constexpr int kMaxPatternBytes = 250;
-/// SQLite sorts this many bytes in one step, which cannot be cancelled.
+/// Size of SQLite's sort buffer. It is sorted in one step, which cannot be cancelled.
 constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{16} << 20;
 
 constexpr std::string_view kCannotRun = "the query cannot be run: ";
@@ -99,8 +100,8 @@ void limit(sqlite3* db, OtherTables& others) {
 }
 
 /// Restricts a connection to queries of kTables. SQLite creates a virtual table when a statement
-/// first names it. Older versions use a CREATE TABLE for this, which limit() forbids. A statement
-/// here therefore names all of them first.
+/// first names it. Older versions use CREATE TABLE for this, which limit() forbids. Therefore
+/// each table is named in a statement before limit() is called.
 void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
                 const CancelToken& cancel) {
   tables.add_to(db.handle());

@@ -106,8 +106,8 @@ std::size_t last_character(std::string_view text) {
   return first_character(text.substr(text.size() - size)) == size ? size : 1;
 }
 
-/// Implements LIKE and GLOB without ESCAPE. SQLite checks for cancellation between rows, but not
-/// between several patterns of one row. Each pattern may take half a second.
+/// Implements LIKE and GLOB without ESCAPE, and polls for cancellation. SQLite itself polls only
+/// between rows, but one row may have several patterns, which may each take half a second.
 void match(sqlite3_context* context, sqlite3_value** arguments,
            int (*compare)(const char* pattern, const char* text)) {
   static const bool matches_blobs = sqlite3_compileoption_used("LIKE_DOESNT_MATCH_BLOBS") == 0;

@@ -143,7 +143,8 @@ struct SampleRow : SampleAt {
 
   const std::size_t num_own;  // metadata columns of the index itself
   mutable std::vector<detail::SideRows> side_rows;
-  // The other metadata columns: number in side_rows, and place in that table.
+  // The metadata columns of side tables: the table's number in side_rows, and the column's place in
+  // the table.
   std::vector<std::pair<std::size_t, std::uint32_t>> side_columns;
 };
 
@@ -204,7 +205,7 @@ struct MemberRow : SampleAt {
   std::uint32_t member = 0;
 
  private:
-  /// True if there is a member here, and it is of the group that is shown.
+  /// True if there is a member at this place, and it belongs to the group that is shown.
   bool is_shown() {
     if (member >= members.size()) return false;
     if (only_field == nullptr) return true;

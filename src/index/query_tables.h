@@ -29,13 +29,14 @@ class QueryTables {
 
   // The tables call the functions below.
   const Index& index() const noexcept { return index_; }
-  /// Returns a shard's segment, and caches it. Other data of the index is cached, too, as a whole.
+  /// Returns a shard's segment. Segments, and the lists of fields and of skipped members, are
+  /// cached after they were first read.
   const SegmentView& segment(std::uint64_t shard);
   std::uint64_t num_rows(const Index::Shard&) const { return index_.num_shards(); }
   std::uint64_t num_rows(const Index::Summary::Field&) { return fields().size(); }
   std::uint64_t num_rows(const Index::SkippedMember&) { return skipped().size(); }
-  /// Returns a row of the catalogue. The second argument only selects the table. The url of a shard
-  /// is its path, without secrets.
+  /// Returns a row of the catalogue. The second argument only selects the table by its type. The
+  /// url of a shard is its path, without secrets.
   Index::Shard row(std::uint64_t place, const Index::Shard&) const;
   const Index::Summary::Field& row(std::uint64_t place, const Index::Summary::Field&) {
     return fields()[place];

@@ -39,8 +39,8 @@ HashField(Word&) -> HashField<Word>;
 template <class Row, class Of>
 concept RowOf = std::same_as<std::remove_const_t<Row>, Of>;
 
-/// Calls visit(name, value) for each column of a row except its number, in order. The `path` of a
-/// shard is not a column, because it is derived from the url.
+/// Calls visit(name, value) for each column of a row in order, except the row's number. The `path`
+/// of a shard is not a column, because it is derived from the url.
 template <RowOf<Index::Shard> Row, class Visit>
 void for_each_field(Row& row, const Visit& visit) {
   visit("url", row.url);

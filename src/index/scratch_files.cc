@@ -120,7 +120,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
   const CancelToken* cancel = nullptr;
 };
 
-// Version 1 has no memory mapping, so all data is written by xWrite.
+// Version 1 of these methods has no memory mapping, so SQLite writes all data by xWrite.
 const sqlite3_io_methods ScratchFiles::Impl::kMethods = {
     1,
     close,

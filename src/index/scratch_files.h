@@ -21,8 +21,8 @@ class ScratchFiles {
 
   /// The name of the file system for sqlite3_open_v2().
   const std::string& vfs_name() const noexcept;
-  /// Makes writes fail with SQLITE_INTERRUPT once `cancel` is cancelled. Otherwise a query could
-  /// not be cancelled while SQLite merges sorted data, which is one step.
+  /// Makes writes fail with SQLITE_INTERRUPT once `cancel` is cancelled. Without this, a query
+  /// could not be cancelled while SQLite merges sorted data, because the merge is a single step.
   /// @param cancel  must outlive this object.
   void stop_if_cancelled(const CancelToken& cancel) noexcept;
   /// True if a statement failed with SQLITE_FULL because of the limit.

@@ -54,7 +54,7 @@ class SegmentBuilder {
   std::uint32_t field_number(std::string_view field);
 
   std::string shard_;
-  // For each column, the values by sample; values missing at the end are null.
+  // For each column, the values by sample. Samples after the end of the vector have the value null.
   std::vector<std::vector<Value>> columns_;
   std::string values_;  // the bytes of texts and blobs
   bool with_member_hashes_;

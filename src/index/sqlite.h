@@ -81,8 +81,8 @@ class Database {
   Statement prepare(std::string_view sql) const { return Statement(db_, sql, path_); }
 
  private:
-  /// Opens the database with the SQLite name `name`. It must not throw after the connection was
-  /// made.
+  /// Opens the database with the SQLite name `name`. Before it throws, it closes the connection,
+  /// because the destructor is then not called.
   Database(const char* name, std::string path, const char* vfs = nullptr, bool read_only = false);
   /// Makes SQLite run no code of the schema, and check cells.
   void distrust();

@@ -34,10 +34,11 @@ namespace {
 //
 // Memory: 24 bytes per shard for the directory, and the bounded memory of KeySorter for the keys.
 
-/// Sorting steps between two checks of the cancel token. They take some ms.
+/// Number of steps of sorting between two checks of the cancel token. They take a few ms.
 constexpr std::uint64_t kStepsBetweenLooks = 65'536;
 
-/// Other builds lock a table for some ms. One that was stopped meanwhile is not waited for.
+/// Attempts to lock a table, about 1 ms apart. Other builds hold the lock for a few ms, unless they
+/// are suspended.
 constexpr int kLockTries = 5000;
 
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{32} << 20;
@@ -49,9 +50,9 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-/// Finds repeated keys among pairs of a sample and its key's hash, in order of hash. The hash may
-/// be a prefix of the whole one. If several keys have the same hash, it reads these keys from the
-/// segments and compares them.
+/// Finds repeated keys among pairs of a sample and its key's hash, in order of hash. The hashes may
+/// be prefixes of the complete hashes. If several keys have the same hash, it reads these keys from
+/// the segments and compares them.
 class RepeatedKeys {
  public:
   RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory,
@@ -245,7 +246,8 @@ void TableWriter::finish(const UniqueKeys& unique, const CancelToken& cancel) {
   header_.header_checksum = table_header_checksum(header_);
   write_header();
   path_ = table_of(index_path_, header_.header_checksum);
-  // In parts, because commit() cannot be cancelled.
+  // Written back here, in parts between which the build can be cancelled, because commit() cannot
+  // be cancelled.
   for (std::uint64_t at = 0; at < offset_; at += kWriteBackBytes) {
     cancel.throw_if_cancelled();
     file_.file().write_back(at, kWriteBackBytes);
@@ -260,9 +262,9 @@ std::string table_of(std::string_view index_path, std::uint64_t checksum) {
 
 namespace {
 
-/// Locks the file at `path`, if there is one. sweep_tables() unlinks a path only while it holds the
-/// lock of the file there, so no other build unlinks this path while the lock is held. Returns
-/// nullopt if there is nothing to lock, or if another process holds the lock for seconds.
+/// Locks the file at `path`, if it exists, so that no other build unlinks this path: sweep_tables()
+/// unlinks a path only while it holds the file's lock. Returns nullopt if there is nothing to lock,
+/// or if another process holds the lock for seconds.
 std::optional<File> replace_lock(const std::string& path) {
   for (int i = 0; i < kLockTries; ++i) {
     try {
@@ -276,7 +278,7 @@ std::optional<File> replace_lock(const std::string& path) {
     SHARDWISE_FAULT_POINT("table.waits");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return std::nullopt;  // the other process was stopped
+  return std::nullopt;  // the other process is suspended
 }
 
 }  // namespace

@@ -23,12 +23,12 @@ struct RepeatedKey {
   std::uint64_t second = 0;         ///< number of the second sample
   std::uint64_t first_segment = 0;  ///< number of the first sample's segment
   std::uint64_t second_segment = 0;
-  std::uint64_t num_repeated = 0;  ///< samples whose key another sample before has
+  std::uint64_t num_repeated = 0;  ///< samples whose key an earlier sample already has
 };
 
 /// Whether keys of a table must be unique.
 struct UniqueKeys {
-  /// Called if a key is repeated, to throw an error. Empty means: keys may be repeated.
+  /// Called if a key is repeated, to throw an error. Empty means that keys may be repeated.
   std::function<void(const RepeatedKey&)> refuse = {};
   bool in_segment = false;  ///< a key must not be repeated within a segment either
 };
@@ -44,7 +44,7 @@ class TableWriter {
   void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
 
   /// Appends a segment of another table, whose keys need not be hashed again. REQUIRES: keep_keys()
-  /// was called with that table; a segment is appended once.
+  /// was called with that table, and this segment was not appended before.
   void append_kept(std::uint64_t old_shard);
   /// Names the table that append_kept() copies from. REQUIRES: its key section is intact, and it
   /// outlives this object.
@@ -57,7 +57,7 @@ class TableWriter {
   void commit();
 
   File& file() noexcept { return file_.file(); }
-  // After finish():
+  // Valid after finish():
   const std::string& path() const noexcept { return path_; }
   const TableHeader& header() const noexcept { return header_; }
 

@@ -31,7 +31,7 @@ SHARDWISE_EXPORT std::string below_base(const std::string& url, std::string_view
 /// Reverses below_base(). Returns nullopt if `stored` begins with a colon but `base` is empty.
 SHARDWISE_EXPORT std::optional<std::string> from_base(const std::string& stored,
                                                       std::string_view base);
-/// True if text() can return `text`.
+/// True if `text` has the form of a result of UrlBase::text().
 SHARDWISE_EXPORT bool is_url_base(std::string_view text);
 
 }  // namespace shardwise::detail

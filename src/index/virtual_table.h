@@ -19,10 +19,11 @@
 
 namespace shardwise {
 
-/// How conditions on a column are looked up. SQLite checks all other conditions row by row.
+/// The lookup for conditions on a column, if it has one. SQLite checks all other conditions row by
+/// row.
 enum class Lookup {
   kNone,
-  kPlace,  ///< the column contains the row's place
+  kPlace,  ///< the column contains the row's place, see VirtualTable
   kShard,  ///< places are sample numbers, and the column contains the sample's shard
   kKey,    ///< places are sample numbers, and the column contains the sample's key
   kGroup,  ///< the rows can be listed in the order of this column, see Row::num_groups()
@@ -71,7 +72,7 @@ class VirtualTable : public sqlite3_vtab {
   /// The conditions that a plan uses, as bits of idxNum. Arguments have this order.
   enum Use {
     kEquals = 1,
-    kFrom = 2,  // >= or >; SQLite removes the surplus row of >
+    kFrom = 2,  // >= or >; the lookup includes the bound, and SQLite then excludes it for >
     kUpTo = 4,  // <= or <
     kOfShard = 8,
     kOfKey = 16,
@@ -82,7 +83,8 @@ class VirtualTable : public sqlite3_vtab {
   struct Cursor : sqlite3_vtab_cursor {
     explicit Cursor(QueryTables& tables) : sqlite3_vtab_cursor{}, row(tables) {}
 
-    /// Moves to the first place from `next` on that has a row, if necessary of the next groups.
+    /// Moves `next` to the first place from there on that has a row. If this group has no more
+    /// rows, continues with the next groups.
     void settle() {
       for (;;) {
         for (; next < end; ++next) {
@@ -202,9 +204,9 @@ class VirtualTable : public sqlite3_vtab {
   }
 
   /// A lookup compares keys by their bytes, so it cannot be used with another collation. In `key IN
-  /// (SELECT ...)`, SQLite may have to compare a key as a number. This information is lost if
-  /// SQLite iterates over the list itself. The table therefore requests the whole list, which needs
-  /// SQLite 3.38.
+  /// (SELECT ...)`, SQLite may have to compare a key as a number. If SQLite iterates over the list
+  /// itself, the lookup cannot detect this. The table therefore requests the whole list, which
+  /// needs SQLite 3.38.
   static int use_of_key([[maybe_unused]] sqlite3_index_info* info, [[maybe_unused]] int i) {
 #if SQLITE_VERSION_NUMBER >= 3038000
     if (sqlite3_stricmp(sqlite3_vtab_collation(info, i), "BINARY") == 0) {
@@ -219,7 +221,8 @@ class VirtualTable : public sqlite3_vtab {
     return guarded(tables, [&] {
       const auto places = static_cast<double>(Row::num_places(tables));
       const auto shards = static_cast<double>(tables.index().num_shards());
-      int condition[kOfKeys + 1] = {};  // for each use: 1 + the number of its condition, or 0
+      // For each Use: 1 + the number of its condition, or 0 without a condition.
+      int condition[kOfKeys + 1] = {};
       for (int i = 0; i < info->nConstraint; ++i) {
         const int use = use_of(info, i);
         if (condition[use] == 0) condition[use] = i + 1;
@@ -244,7 +247,7 @@ class VirtualTable : public sqlite3_vtab {
       const double rows = found * Row::rows_a_place(tables.index()) + 1;
       info->estimatedRows = static_cast<sqlite3_int64>(rows);
       info->estimatedCost = rows;
-      // Rows are ordered by place, or by group.
+      // The cursor lists rows in the order of their places, or group by group.
       if (info->nOrderBy == 1 && info->aOrderBy[0].desc == 0) {
         const Lookup order = lookup_of(info->aOrderBy[0].iColumn);
         if (order == Lookup::kGroup && num_groups(tables) > 0) info->idxNum |= kByGroup;

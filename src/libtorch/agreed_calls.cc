@@ -62,7 +62,7 @@ void AgreedCalls::call(const char* action, CallHeader own,
       const CallHeader& first = headers[0];
       const bool is_torn = first.is_given_up() && first.count != 0;
       stop_->happen(is_torn ? StopEvent::kTore : StopEvent::kGaveUp);
-      broken_ = false;  // all ranks have made this call
+      broken_ = false;  // giving up is no failure: all ranks took part in this call
       if (!own.is_given_up()) throw_given_up();
       return;
     }
@@ -102,7 +102,8 @@ AgreedCalls::Headers AgreedCalls::exchange(const CallHeader& own) {
   return headers;
 }
 
-/// Adopts the largest word of all ranks if it is new. If words are equal, the lowest rank's counts.
+/// Adopts the largest word of all ranks if it is new. If words of several ranks have the same
+/// level, the word of the lowest rank is used.
 void AgreedCalls::hear(const Headers& headers, const StopWord& own) {
   if (is_alone()) {
     stop_->agree(own);
@@ -195,7 +196,8 @@ void AgreedCalls::broadcast(const torch::Tensor& tensor, int root) {
 
 void AgreedCalls::reduce_all(const torch::Tensor& tensor, ReduceOp op) {
   const torch::Tensor wide = widened(tensor);
-  // NaNs are summed separately: all backends add NaNs equally, but compare them differently.
+  // NaNs are summed separately, because backends agree on sums with NaNs, but not on minima and
+  // maxima.
   torch::Tensor nans;
   if (op != ReduceOp::kSum && wide.is_floating_point()) {
     nans = wide.mul(0).masked_fill_(wide.isnan().logical_not_(), 0);

@@ -26,7 +26,7 @@ namespace shardwise::libtorch::detail {
 ///     2. If a rank wants to stop for a new reason, the ranks exchange the texts of their reasons.
 ///     3. If a rank gives up, the call throws on every other rank.
 ///     4. If the headers are not all of the same call, every rank throws an error that names them.
-///     5. If the headers could not carry all data, the ranks run the collective.
+///     5. If not all data fits into the headers, the ranks run a collective.
 ///
 /// A group of one rank has no Collectives and communicates nothing.
 ///
@@ -34,13 +34,14 @@ namespace shardwise::libtorch::detail {
 class SHARDWISE_EXPORT AgreedCalls {
  public:
   using ReduceOp = ProcessGroup::ReduceOp;
-  /// Numbers of calls that this rank made: header exchanges, and the collectives of step 5.
+  /// Numbers of header exchanges (step 1), and of collectives (step 5), that this rank has run.
   struct Counts {
     std::uint64_t exchanges = 0;
     std::uint64_t collectives = 0;
   };
 
-  /// @param peers        has no ranks for an adopted group; introduce() finds them.
+  /// @param peers        the ranks of the group; empty for an adopted group, until introduce()
+  ///   finds them.
   /// @param collectives  nullptr for a group of one rank.
   AgreedCalls(Peers peers, std::unique_ptr<Collectives> collectives,
               std::shared_ptr<StopState> stop);
@@ -54,15 +55,16 @@ class SHARDWISE_EXPORT AgreedCalls {
   /// From now on, the headers of calls contain the StopWord of `stop`. Call it on all ranks or on
   /// none.
   void set_stop(std::shared_ptr<StopState> stop) { stop_ = std::move(stop); }
-  /// Runs calls on another thread while the program's thread makes none. The thread ends with the
-  /// group.
+  /// A queue that runs calls on its own thread, while the program's thread makes no calls. The
+  /// thread ends with the group.
   [[nodiscard]] CallQueue& queue() noexcept { return queue_; }
   /// Returns false after a call has failed.
   [[nodiscard]] bool is_usable();
 
   /// Reduces `tensor` over the ranks.
   /// @param name   name of the call, for errors.
-  /// @param count  a number to sum over the ranks in the headers, at no extra cost.
+  /// @param count  a number that is summed over the ranks. It is sent in the headers, so it needs
+  ///   no further exchange.
   /// @return  the sum of the counts.
   /// REQUIRES: require_reducible().
   std::int64_t reduce(const char* name, const torch::Tensor& tensor, ReduceOp op,
@@ -80,19 +82,20 @@ class SHARDWISE_EXPORT AgreedCalls {
   /// Throws Mismatch, on every rank, if the ranks' records differ.
   void require_same(const Record& own);
 
-  // For ranks that stop together. Without a guard, call only throw_if_stopping().
+  // The next functions are for ranks that stop together. Without a guard, call only
+  // throw_if_stopping().
 
   /// StopGuard::run() calls this at its end.
   void end_run();
-  /// Joins the call that the other ranks wait in, and makes all ranks give it up. No call can be
-  /// made until the StopState is reopened.
+  /// Takes part in the call in which the other ranks wait, and makes that call throw on all of
+  /// them. After that, every call throws until the StopState leaves its phase kGivenUp or kTorn.
   void give_up();
   /// For long loops without calls: throws Cancelled on all ranks if a rank wants to stop at once.
   /// Does nothing without a guard.
   void throw_if_stopping(const char* name);
 
-  /// For an adopted group: finds out the hosts and processes of its ranks, and whether the ranks'
-  /// probes reach each other, so that a lost rank can be identified.
+  /// For an adopted group: exchanges the hosts and processes of its ranks, and tests whether their
+  /// PeerProbes reach each other. If they do, errors can name a lost rank.
   /// Cost: six exchanges.
   void introduce();
 
@@ -110,8 +113,8 @@ class SHARDWISE_EXPORT AgreedCalls {
   [[noreturn]] void throw_given_up() const;
   void require_same_call(const char* action, const Headers& headers) const;
 
-  /// Runs `work` on `tensor`, or on a copy on a device that the group accepts. A tensor that fits
-  /// the header is copied to the CPU.
+  /// Runs `work` on `tensor`, or on a contiguous copy on a device that the group accepts, and
+  /// copies the result back. A tensor that fits into the header is copied to the CPU.
   template <class Work>
   void on_plain_tensor(const torch::Tensor& tensor, Work&& work);
   void reduce_all(const torch::Tensor& tensor, ReduceOp op);
@@ -131,7 +134,7 @@ class SHARDWISE_EXPORT AgreedCalls {
   std::uint64_t num_calls_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::string last_call_ = "none";  // the last call that all ranks made
   std::uint64_t num_steps_ = 0;     // number of steps whose gradients were averaged
-  CallQueue queue_;                 // declared last: its thread uses the other members
+  CallQueue queue_;  // declared last, so destroyed first: its thread uses the other members
 };
 
 }  // namespace shardwise::libtorch::detail

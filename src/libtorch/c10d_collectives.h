@@ -41,7 +41,7 @@ using BaseOf = std::conditional_t<std::is_convertible_v<Group*, c10d::ProcessGro
                                   c10d::ProcessGroup, c10d::Backend>;
 
 /// Collectives over a c10d group.
-/// @tparam Group  a class that BaseOf returns.
+/// @tparam Group  c10d::ProcessGroup or c10d::Backend, see BaseOf.
 template <class Group>
 class CollectivesOf : public Collectives {
  public:
@@ -76,7 +76,8 @@ class CollectivesOf : public Collectives {
     group_.allreduce(tensors, options)->wait();
   }
   void broadcast(const torch::Tensor& tensor, int root) override {
-    // Send bytes, since backends lack types: Gloo of LibTorch 1.13 lacks bfloat16 and int16.
+    // Send bytes, because not every backend supports every type: Gloo of LibTorch 1.13 lacks
+    // bfloat16 and int16.
     std::vector<torch::Tensor> tensors = {tensor.view({-1}).view(torch::kUInt8)};
     c10d::BroadcastOptions options;
     options.rootRank = root;

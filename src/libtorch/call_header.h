@@ -19,7 +19,8 @@ namespace shardwise::libtorch::detail {
 struct CallHeader {
   static constexpr std::size_t kRoom = 200;
   static constexpr std::size_t kMaxReason = 4000;  ///< limit for a reason's text, in bytes
-  /// Name of the call that gives up the call in which the other ranks wait.
+  /// The name in the header that a rank sends when it gives up. It sends this header instead of the
+  /// header of the call in which the other ranks wait.
   static constexpr std::string_view kGivenUp = "given up";
 
   CallHeader() = default;
@@ -40,8 +41,9 @@ struct CallHeader {
 
   std::uint64_t number = 0;
   std::int64_t num_elements = 0;
-  std::int64_t count = 0;  ///< argument of reduce(), gather() and give_up(); may differ between
-                           ///< ranks
+  /// An argument of reduce() or gather(), or in give_up() whether parameters were being changed. It
+  /// may differ between ranks.
+  std::int64_t count = 0;
   std::int32_t root = 0;
   std::uint8_t op = 0;
   std::int8_t type = 0;

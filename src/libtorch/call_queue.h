@@ -9,7 +9,7 @@ namespace shardwise::libtorch::detail {
 
 /// Runs calls of a group one at a time on its own thread, while the program computes.
 ///
-/// Threads: only one thread adds calls and drains.
+/// Threads: one thread adds calls and calls drain().
 /// Errors: calls must not throw.
 class CallQueue {
  public:

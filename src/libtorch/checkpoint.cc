@@ -247,8 +247,8 @@ torch::Tensor read_checked(const std::string& path) {
 void link_as(const std::string& from, const std::string& to) {
   const std::string temporary = temporary_name(from);
   if (::link(from.c_str(), temporary.c_str()) != 0) {
-    // The file system has no hard links. Until the new checkpoint is renamed, `from` is missing,
-    // and a reader takes the previous one.
+    // The file system has no hard links. Until the new checkpoint gets its name, no file has the
+    // name `from`, and a reader uses the previous checkpoint.
     if (std::rename(from.c_str(), to.c_str()) != 0) throw_errno(errno, "cannot rename", from);
     return;
   }
@@ -257,10 +257,10 @@ void link_as(const std::string& from, const std::string& to) {
     ::unlink(temporary.c_str());
     throw_errno(error, "cannot rename", temporary);
   }
-  ::unlink(temporary.c_str());  // rename() keeps both names if they are of one file
+  ::unlink(temporary.c_str());  // if both names refer to one file, rename() does nothing
 }
 
-/// Renames each older checkpoint to the next number. Also gives the newest checkpoint a second
+/// Renames each older checkpoint to the next number. Gives the newest checkpoint an additional
 /// name, with number 1, by a hard link.
 void make_place(const std::string& path, int keep) {
   for (int number = keep - 1; number > 0; --number) {

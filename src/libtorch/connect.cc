@@ -55,7 +55,8 @@ class GlooGroup final : public c10d::ProcessGroupGloo {
   }
 
  private:
-  /// Replaces Gloo's own setter: the program need not link the library that defines it.
+  /// Sets the protected member directly: Gloo's setter is in a library that programs would have to
+  /// link.
   struct Timeout : ::gloo::Context {
     static void set(::gloo::Context& context, milliseconds timeout) {
       context.*(&Timeout::timeout_) = timeout;
@@ -64,8 +65,9 @@ class GlooGroup final : public c10d::ProcessGroupGloo {
 };
 using GlooPointer = c10::intrusive_ptr<GlooGroup>;
 
-/// Gathers in a logarithmic number of rounds, in each of which a rank sends everything it has. The
-/// ring of c10d has a round per rank. With 64 ranks it takes eight times as long.
+/// Gathers in a logarithmic number of rounds: in each round, a rank sends everything it has. c10d's
+/// own gather sends around a ring, in one round per rank. With 64 ranks, that takes eight times as
+/// long.
 class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
  public:
   using CollectivesOf::CollectivesOf;
@@ -76,7 +78,8 @@ class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
     const int size = group().getSize();
     std::vector<std::int64_t> shape = input.sizes().vec();
     shape.insert(shape.begin(), size);
-    const auto all = torch::empty(shape, input.options());  // tensors from this rank on
+    // all[i] is the tensor of rank (rank + i) % size.
+    const auto all = torch::empty(shape, input.options());
     all[0].copy_(input);
     for (int have = 1; have < size; have *= 2) {
       const int count = std::min(have, size - have);
@@ -93,8 +96,8 @@ class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
   }
 };
 
-/// Connects in another thread, since Gloo notices neither a cancel nor a lost rank meanwhile. If
-/// this function throws, that thread runs until Gloo's timeout.
+/// Connects in another thread, because Gloo notices neither a cancel nor a lost rank while it
+/// connects. If this function throws, that thread runs until Gloo's timeout.
 /// Errors: those of Rendezvous and of c10d.
 GlooPointer connect_gloo(const c10::intrusive_ptr<RendezvousStore>& store,
                          const RankEnvironment& environment,
@@ -173,8 +176,8 @@ std::shared_ptr<AgreedCalls> connect(const RankEnvironment& environment,
     } catch (const Error&) {
       throw;
     } catch (const std::exception& e) {
-      meeting.throw_if_over(milliseconds(1000));  // throws an error with the lost rank, if the hub
-                                                  // knows it
+      // If the hub knows the lost rank, this throws an error that names it.
+      meeting.throw_if_over(milliseconds(1000));
       const std::string what = "cannot connect to the other ranks (" + reason_of(e) + ")";
       const char* const remedy =
           "read the last messages of the other ranks, then start all ranks again";

@@ -115,7 +115,8 @@ void require_same_replicas(const torch::nn::Module& module, const ProcessGroup& 
   const torch::NoGradGuard no_grad;
   const Record hashes = hashes_of(module);
   const auto own = static_cast<std::int64_t>(hash64(shardwise::detail::to_bytes(hashes)));
-  // One maximum over the ranks gives the largest hash and the complement of the smallest.
+  // The maximum of `~own` is the complement of the smallest hash. One reduction therefore gives
+  // both the largest and the smallest hash.
   const auto extremes = torch::tensor({own, ~own}, torch::kInt64);
   group.all_reduce(extremes, ProcessGroup::ReduceOp::kMax);
   if (extremes[0].item<std::int64_t>() == ~extremes[1].item<std::int64_t>()) return;

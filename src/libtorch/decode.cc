@@ -44,7 +44,7 @@ using detail::decode_action;
 using detail::DecodeFailure;
 using detail::FieldKind;
 
-/// Calls `work`. Turns a DecodeFailure into a BadField, whose place `where()` returns.
+/// Calls `work`. Converts a DecodeFailure to a BadField at the place that where() returns.
 template <class Work, class Where>
 auto translated(std::string_view action, Where&& where, Work&& work) {
   try {
@@ -115,7 +115,8 @@ nlohmann::json json_of(std::string_view bytes, const DecodeOptions& options) {
                         human_count(options.max_json_bytes) + " (max_json_bytes)");
   }
   if (const auto fault = json_fault(bytes, options.max_json_depth)) {
-    throw DecodeFailure("JSON: " + escaped(fault->text()));  // because what() ends at a NUL
+    // Escaped, because the text may contain a NUL, at which what() would end.
+    throw DecodeFailure("JSON: " + escaped(fault->text()));
   }
   try {
     return nlohmann::json::parse(bytes.begin(), bytes.end());

@@ -15,7 +15,7 @@ namespace shardwise::libtorch {
 
 namespace {
 
-/// Integers that one all-reduce sums over the ranks.
+/// Integers of several counters and sums, which one all-reduce sums over the ranks.
 class Tally {
  public:
   /// Adds `count` numbers.

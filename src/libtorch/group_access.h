@@ -18,7 +18,7 @@ struct SHARDWISE_EXPORT GroupAccess {
   /// Makes a group of this process alone, which shares the StopState with a guard.
   static ProcessGroup alone(std::shared_ptr<StopState> stop);
 
-  /// Makes a group, for a guard if one is given.
+  /// Makes a group. If `guard` is not null, connects the guard to it.
   /// @param make  makes the group's calls. Its argument is the state shared with the guard, or
   /// nullptr.
   /// Errors: InvalidArgument if the guard has a group already; those of `make`.

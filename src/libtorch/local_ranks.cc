@@ -204,8 +204,8 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
       children.signal_all(SIGTERM);
       stopping = true;
     }
-    // Start the grace period only when a rank has ended: after a signal a rank may still write a
-    // checkpoint. Once one rank has ended, the others need little time.
+    // Start the grace period only when a rank has failed: after a signal, all ranks may still be
+    // writing a checkpoint. Once a rank has ended, the others need little time.
     if (result.first_failed >= 0 && !deadline) deadline = Clock::now() + options.grace;
     if (deadline && !killed && Clock::now() > *deadline) {
       children.signal_all(SIGKILL);

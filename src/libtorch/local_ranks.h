@@ -17,8 +17,8 @@ struct LocalRanksOptions {
   std::vector<std::string> arguments;
   /// Variables added to each rank's environment.
   std::vector<std::pair<std::string, std::string>> environment;
-  /// If a rank fails, the others get SIGTERM, and SIGKILL after this time. After a forwarded
-  /// signal, this time starts when the first rank has failed or died from the signal.
+  /// If a rank fails, the others get SIGTERM, and SIGKILL after this time. If this process has
+  /// forwarded a signal, the time starts when the first rank fails, or is killed by the signal.
   std::chrono::milliseconds grace{10'000};
 };
 

@@ -15,7 +15,7 @@ namespace shardwise::libtorch::detail {
 struct Peers {
   RankEnvironment environment;  ///< this rank's
   std::vector<RankInfo> ranks;  ///< one per rank; empty if this process is alone
-  /// Not set if the ranks cannot reach each other; a lost rank can then not be identified.
+  /// Empty if the ranks cannot reach each other. Errors then do not name a lost rank.
   std::optional<PeerProbe> probe;
   PeerProbe::Options letters;
 

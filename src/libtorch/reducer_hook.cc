@@ -22,7 +22,8 @@ namespace {
 
 using c10::ivalue::Future;
 
-/// Reduces buckets of gradients on the CPU, in the group's own thread, during the backward pass.
+/// Reduces buckets of gradients during the backward pass. Buckets on the CPU are reduced in the
+/// group's own thread.
 class ReducerHook final : public c10d::CommHookInterface {
  public:
   ReducerHook(ProcessGroup group, std::function<std::int64_t()> num_samples)

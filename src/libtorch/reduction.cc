@@ -14,7 +14,8 @@ torch::ScalarType wide_type(torch::ScalarType type) {
   if (c10::isFloatingType(type)) return size < sizeof(float) ? torch::kFloat : type;
   if (type == torch::kInt8 || type == torch::kUInt8) return type;
   if (size < sizeof(std::int32_t) || type == torch::kBool) return torch::kInt32;
-  // The unsigned types of newer LibTorch wrap like signed types.
+  // Newer versions of LibTorch have unsigned types. Their sums wrap around like those of signed
+  // types, so kInt64 can hold them.
   return size == sizeof(std::int64_t) || type != torch::kInt32 ? torch::kInt64 : type;
 }
 

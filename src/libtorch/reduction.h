@@ -8,9 +8,10 @@
 
 namespace shardwise::libtorch::detail {
 
-// Sums, minima and maxima over the ranks, for tensors of any type. Backends lack types: Gloo of
-// LibTorch 1.13 lacks int16, bool, bfloat16 and complex types. And 16-bit floats would lose bits in
-// each addition. Such tensors are therefore reduced in a wider type, and rounded once at the end.
+// Sums, minima and maxima over the ranks, for tensors of any type. Not every backend supports every
+// type: Gloo of LibTorch 1.13 lacks int16, bool, bfloat16 and complex types. 16-bit floats would
+// lose bits in each addition. Such tensors are therefore reduced in a wider type, and rounded once
+// at the end.
 
 /// Throws Unsupported for tensors that no group can reduce: non-strided layouts, quantized types,
 /// and for kMin and kMax types without an order.

@@ -74,7 +74,7 @@ void RendezvousStore::wait(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) static_cast<void>(meeting->get(key));
 }
 
-/// The timeout is ignored, because the rendezvous has an earlier deadline, or the same.
+/// The timeout is ignored, because the deadline of the rendezvous is not later.
 void RendezvousStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) {
   wait(keys);
 }

@@ -23,8 +23,9 @@ class RendezvousStore final : public c10d::Store {
  public:
   explicit RendezvousStore(shardwise::detail::Rendezvous& meeting) : meeting_(&meeting) {}
 
-  /// Calls Rendezvous::look(). Does nothing while a call of the other thread runs, which checks the
-  /// same. After an error every call throws, so that the other thread ends.
+  /// Calls Rendezvous::look(). Does nothing while the connecting thread is in a call, because that
+  /// call makes the same checks. After an error every call throws, so that the connecting thread
+  /// ends.
   void look();
   /// From now on every call throws, since the rendezvous is over.
   /// REQUIRES: no call is running.

@@ -51,7 +51,8 @@ struct StopGuard::Impl {
     }
   }
 
-  /// Informs the other ranks, except if this error came from them.
+  /// Informs the other ranks of `error`, unless they caused it. Returns `error` if this rank
+  /// failed, otherwise null.
   std::exception_ptr give_up(const std::exception_ptr& error) {
     calls().queue().drain();  // gradient buckets are pending if a backward pass threw
     if (state->is_closed()) return nullptr;

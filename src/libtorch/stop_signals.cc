@@ -21,11 +21,11 @@ std::int64_t now_ms() noexcept {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-/// Returns true if this is a second Ctrl-C, or a second SIGTERM. The first one may arrive twice:
+/// Returns true if this is a second Ctrl-C, or a second SIGTERM. A single Ctrl-C may arrive twice:
 /// from the terminal, and at any later time from the launcher. `timeout` sends a signal to its
-/// child and then to the child's group. A signal therefore counts as second only if it arrives more
-/// than 1 s after the first. In addition, both must have the same sender, or neither may come from
-/// the launcher.
+/// child and then to the child's group. A signal therefore counts as a second one only if it
+/// arrives more than 1 s after the first. In addition, both must have the same sender, or both must
+/// be from processes other than the launcher.
 bool is_second(FirstPress& press, int sender) noexcept {
   constexpr std::int64_t kOnePress = 1000;  // ms
   if (!press.is_there.exchange(true)) {

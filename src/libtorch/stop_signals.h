@@ -14,7 +14,7 @@ namespace shardwise::libtorch::detail {
 /// Records the first arrival of a signal.
 struct FirstPress {
   std::atomic<bool> is_there{false};
-  std::atomic<int> sender{0};  // process ID; 0 means: the terminal
+  std::atomic<int> sender{0};  // process ID; 0 if no process sent it, e.g. for Ctrl-C
   std::atomic<std::int64_t> time_ms{0};
 };
 

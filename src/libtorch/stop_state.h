@@ -43,7 +43,7 @@
 
 namespace shardwise::libtorch::detail {
 
-/// Why a rank wants to stop. The largest level of all ranks counts.
+/// Why a rank wants to stop. If levels differ between ranks, all ranks use the largest.
 enum class StopLevel : std::uint8_t { kGoOn, kAsked, kSignal, kFailed };
 
 enum class StopPhase : std::uint8_t {
@@ -58,7 +58,7 @@ enum class StopPhase : std::uint8_t {
 enum class StopEvent : std::uint8_t {
   kAveraged,  ///< all ranks have the averaged gradients of a step
   kWentOn,    ///< the loop has changed the parameters and continues
-  kGaveUp,    ///< a rank gave up the call in which all ranks were
+  kGaveUp,    ///< a rank gave up its step, and all ranks left the call that they were in
   kTore,      ///< rank 0 gave up while it changed its parameters
   kLeft       ///< all ranks have left their loops
 };
@@ -69,7 +69,8 @@ struct StopWord {
   std::string reason;
 
   explicit operator bool() const noexcept { return level != StopLevel::kGoOn; }
-  /// True if ranks give up waits for data and evaluations, too. Otherwise they stop after the step.
+  /// True if ranks also give up waits for data, and evaluations. Otherwise they stop after the
+  /// step.
   [[nodiscard]] bool is_at_once() const noexcept { return level >= StopLevel::kSignal; }
 };
 
@@ -101,7 +102,8 @@ class StopState {
   [[nodiscard]] bool is_save_due() const noexcept;
   /// Records that a checkpoint is due on all ranks, by rank 0's clock.
   void agree_on_save() noexcept { saves_ = true; }
-  /// Returns true if a checkpoint is due on all ranks, and resets this.
+  /// Returns true if a checkpoint is due on all ranks. Later calls return false until the next one
+  /// is due.
   bool take_save() noexcept;
 
   void happen(StopEvent event) noexcept;

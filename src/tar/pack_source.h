@@ -40,7 +40,7 @@ struct PackList {
 ///   key); Cancelled.
 SHARDWISE_EXPORT PackList list_images(const std::string& directory, const CancelToken& cancel = {});
 
-/// Lists files and groups them to samples like WebDataset: the first dot of a name separates the
+/// Lists files, and groups them into samples like WebDataset: the first dot of a name separates the
 /// sample's key from the field. Samples are sorted bytewise by key, files by field. Hidden files
 /// are ignored. Names without a key or a field are listed in `left_out`.
 /// Errors: NotFound (no such folder, no sample); InvalidArgument (two files with the same key and

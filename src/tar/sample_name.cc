@@ -14,8 +14,8 @@ std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
   const SampleName parts{.key = name.substr(0, dot), .field = name.substr(dot + 1)};
   const std::size_t last_dot = parts.key.rfind('.');
   if (last_dot == std::string_view::npos) return parts;
-  // WebDataset's pattern requires: after some slash the key has no dot, and before that slash it
-  // has no newline.
+  // WebDataset's pattern requires that the key has no newline before some slash, and no dot after
+  // it.
   const std::size_t first_slash = name.find('/', last_dot);
   if (name.substr(0, first_slash).find('\n') != std::string_view::npos) return std::nullopt;
   return parts;
@@ -36,7 +36,7 @@ bool is_meta_name(std::string_view name) noexcept {
   const std::size_t slash = name.find('/');
   std::string_view first = name.substr(0, slash);
   const bool whole = slash == std::string_view::npos;
-  if (whole && first.ends_with(kMark)) return true;  // also `__` and `___`
+  if (whole && first.ends_with(kMark)) return true;  // true also for `__` and `___`
   if (whole && first.ends_with('\n')) first.remove_suffix(1);
   return first.size() >= 2 * kMark.size() && first.ends_with(kMark);
 }

@@ -44,7 +44,7 @@ bool is_of_shard_writer(const std::string& path) {
   constexpr std::string_view kNobody("000000 \0", 8);
   const std::string no_name(32, '\0');
   return has(108, kNobody) && has(116, kNobody) && has(136, "00000000000 ") &&  // uid, gid, mtime
-         has(257, "ustar") && has(265, no_name) && has(297, no_name);           // their names
+         has(257, "ustar") && has(265, no_name) && has(297, no_name);  // names of user and group
 }
 
 }  // namespace shardwise::detail

@@ -9,7 +9,7 @@
 
 namespace shardwise::detail {
 
-/// Returns the numbers of the files in the folder whose names are of the form `names`.
+/// Returns the numbers in the names of existing files that have the form `names`.
 /// Errors: kIo.
 SHARDWISE_EXPORT std::vector<std::uint64_t> numbers_there(const ShardWriter::Names& names);
 

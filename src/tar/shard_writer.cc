@@ -164,8 +164,8 @@ struct ShardWriter::Impl {
     if (options.replace && !options.dry_run) remove_surplus();
   }
 
-  /// Removes the surplus shards of an earlier, larger set, so that the names of the shards match
-  /// only this set.
+  /// Removes the surplus shards of an earlier, larger set, so that a pattern such as train-*.tar
+  /// finds only this set.
   void remove_surplus() const {
     for (const std::uint64_t number : detail::numbers_there(names)) {
       const std::string path = names.name(number);

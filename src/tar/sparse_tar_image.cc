@@ -8,7 +8,7 @@
 namespace shardwise {
 namespace {
 
-/// Largest size of a header with its special headers.
+/// Largest size in bytes of an entry's header, with the special headers before it.
 constexpr std::size_t kMaxHeaderBytes = 4 * (tar::kMaxSpecialBytes + 2 * tar::kBlockBytes);
 static_assert(kMaxHeaderBytes % tar::kBlockBytes == 0);
 constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 62;
@@ -89,7 +89,7 @@ bool SparseTarImage::Writer::take_header(std::size_t& at) {
     body_left_ = tar::padded(entry->size);
     keep_body_ = keep_(entry->name, entry->size);
   } else if (entry->size != 0 || kind == tar::EntryKind::kUnsupported) {
-    keep_rest_ = true;  // only the scan can decide whether the entry has a body
+    keep_rest_ = true;  // keep the rest: only the scan can decide whether the entry has a body
   }
   return true;
 }

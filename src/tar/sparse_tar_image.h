@@ -17,14 +17,15 @@ namespace shardwise {
 ///
 /// The omitted data is exactly the data that scan_tar() skips, because both read headers with
 /// tar::read_raw_entry(). At an unreadable header, the image has all bytes that a scan reads there:
-/// those in place of the header, and one header after them.
+/// the bytes in place of the header, and the next header after them, if any.
 ///
 /// Memory: a few MiB. The tar is read in one pass.
 /// Disk: at least a page per header, and the data that `keep` selects.
 /// Threads: one.
 class SparseTarImage {
  public:
-  /// Returns true if the image must contain this member's data. `name` is that of the raw headers.
+  /// Returns true if the image must contain this member's data. `name` is the member's name in the
+  /// raw headers.
   using Keep = std::function<bool(std::string_view name, std::uint64_t size_bytes)>;
 
   /// Consumes the tar's bytes, from front to back.

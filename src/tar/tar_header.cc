@@ -99,7 +99,8 @@ bool read_pax_records(std::string_view body, PartialEntry& partial, std::string*
 }
 
 /// Checks a pax global header, which applies to all entries after it. Some readers apply it, but
-/// libarchive does not. Returns false and sets `why` if the header would move or rename members.
+/// libarchive does not. Returns false and sets `why` if applying it would change where members are,
+/// or their names.
 bool check_global_records(std::string_view body, std::string* why) {
   return for_each_pax_record(body, why, [&](std::string_view key, std::string_view) {
     if (key != "path" && key != "linkpath" && key != "size" && !says_sparse(key)) return true;
@@ -111,8 +112,8 @@ bool check_global_records(std::string_view body, std::string* why) {
 
 /// Returns false and sets `why` if readers interpret the entry differently. A slash at the end of a
 /// file's name is an old notation for a directory. Readers disagree if such an entry has data, or
-/// if only one of its two names ends with a slash. libarchive accepts a sparse map in an entry of
-/// any type. GNU tar and Python do not.
+/// if only one of its two names ends with a slash. They also disagree on a sparse map in an entry
+/// that is not sparse: only libarchive accepts it.
 bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {
@@ -168,7 +169,7 @@ std::optional<std::int64_t> parse_number(const char* field, std::size_t size) no
     const bool negative = value != 0;
     value = (value << 7) | (byte(0) & 0x7F);
     for (std::size_t i = 1; i < size; ++i) {
-      // These bits must all equal the sign before the next shift.
+      // The next shift drops these bits, so they must all equal the sign.
       const std::uint64_t top = value >> 55;
       if (top != (negative ? 0x1FF : 0)) return std::nullopt;
       value = (value << 8) | byte(i);

@@ -59,9 +59,9 @@ struct Damage {
   throw Damage{{code, offset, std::string(member), std::move(what)}};
 }
 
-/// The rest of an archive from some header on, for libarchive, with an empty member before it.
-/// libarchive checks the first header of an archive more strictly than later headers. With the
-/// empty member, its results do not depend on where the rest begins.
+/// The archive that libarchive reads: an empty member, then the rest of the scanned archive from
+/// some header on. It has the empty member because libarchive checks the first header of an archive
+/// more strictly than later headers. Its results therefore do not depend on where the rest begins.
 class Continuation {
  public:
   explicit Continuation(std::string_view rest) : rest_(rest) {
@@ -228,7 +228,7 @@ class Scanner {
     if (options_.tick) options_.tick(at);
   }
 
-  /// Moves past end markers to the next entry. Returns false at the end of the file.
+  /// Moves position_ past end markers to the next entry. Returns false at the end of the file.
   bool at_entry() {
     const std::uint64_t end = archive_.size();
     std::uint64_t at = position_;
@@ -251,7 +251,7 @@ class Scanner {
       return true;
     }
     // Some writers leave arbitrary bytes in their last record, which are ignored. But if these
-    // bytes contain a header, ignoring them would lose members.
+    // bytes contain a header, ignoring them would lose members, so that is an error.
     for (std::uint64_t i = at + kBlockBytes; range_fits(i, kBlockBytes, end); i += kBlockBytes) {
       tick(i);
       if (!tar::is_zero_block(archive_.data() + i) &&
@@ -377,8 +377,8 @@ class Scanner {
     }
   }
 
-  /// Lets libarchive read an entry, and throws unless it matches `raw`. Returns false if both find
-  /// the end.
+  /// Lets libarchive read an entry, and throws unless it matches `raw`. Returns false if libarchive
+  /// and `raw` both say that the archive ends here.
   bool libarchive_reads(archive* a, std::uint64_t base, const std::optional<tar::RawEntry>& raw) {
     const PlainLocale locale;
     archive_entry* entry = nullptr;
@@ -440,10 +440,11 @@ class Scanner {
     position_ = at + tar::padded(raw.size);
   }
 
-  /// Links, directories and devices have no data, even if their size field is not 0. But GNU tar
-  /// skips that many bytes, except after directories, and after hard links whose size is not from
-  /// pax. libarchive skips them only after hard links in pax archives. The entry is refused if
-  /// skipping would change which entries follow.
+  /// Links, directories and devices have no data, even if their size field is not 0. Readers
+  /// disagree on whether to skip as many bytes as the size field states. GNU tar skips them, except
+  /// after directories, and after hard links whose size is not from pax. libarchive skips them only
+  /// after hard links in pax archives. The entry is refused if skipping would change which entries
+  /// follow.
   void require_no_body(const tar::RawEntry& raw) const {
     const bool never_skipped = raw.type == '5' || (raw.type == '1' && !raw.pax_size);
     if (never_skipped && is_header(raw.data_offset)) return;
@@ -486,7 +487,7 @@ class Scanner {
       damaged(raw.header_offset, raw.name, "libarchive " + said + ", the raw header " + is);
     };
     if (raw.data_offset != data_offset) {
-      // The text omits the offset: libarchive's result depends on the member's bytes, which are not
+      // The text omits libarchive's offset, because it depends on the member's bytes, which are not
       // available for every shard.
       differ("finds the data elsewhere", "ends at " + std::to_string(raw.data_offset));
     }
@@ -538,8 +539,9 @@ class Scanner {
   const std::string& shard_;
   const TarScanOptions& options_;
   const std::function<void(const TarMember&)>& visit_;
-  std::uint64_t position_ = 0;  // offset of the next header; everything before it is accounted for
-  std::uint64_t told_ = 0;      // offset at the last call of tick
+  // Offset of the next header. All bytes before it were visited or counted.
+  std::uint64_t position_ = 0;
+  std::uint64_t told_ = 0;  // offset at the last call of tick
   std::uint32_t entries_since_tick_ = 0;
   std::string joined_name_;
   Hasher128 headers_;

@@ -25,7 +25,7 @@ class SHARDWISE_EXPORT CancelToken {
   CancelToken() = default;
   /// Refers to `flag`, which must outlive every user of the token. If `flag` is null, the token is
   /// never cancelled.
-  CancelToken(const Flag* flag) noexcept  // NOLINT(google-explicit-constructor): &flag is one
+  CancelToken(const Flag* flag) noexcept  // NOLINT(google-explicit-constructor): pass &flag
       : flag_(std::shared_ptr<const Flag>(), flag) {}
   /// Shares ownership of `flag`.
   CancelToken(std::shared_ptr<const Flag> flag) noexcept  // NOLINT(google-explicit-constructor)

@@ -14,7 +14,7 @@ enum class ErrorCode : std::uint8_t {
   kInvalidArgument,  ///< an option or argument is not valid; the text lists the valid values
   kOutOfRange,       ///< a sample, position or rank is outside its half-open range
   kNotFound,         ///< a path, key or field does not exist
-  kIo,               ///< the operating system refused; the text carries its reason
+  kIo,               ///< a system call failed; the text has the system's reason
   kNoSpace,          ///< the disk, a quota or the limit on file size is exhausted
   kCorruptShard,     ///< a shard violates the tar format or a strict rule of WebDataset
   kUnsupported,      ///< valid, but this version cannot read it (e.g. sparse members)

@@ -58,11 +58,12 @@ class SHARDWISE_EXPORT Dataset {
     /// change during a run, or if I/O errors must not end the process. After each read, the file's
     /// size and time are compared with the index. If they differ, the Dataset throws StaleIndex.
     kRead,
-    /// Read local shards like kRead. From remote shards, fetch only the requested samples: one
-    /// request per sample, or more if its fields are far apart. samples(), gather() and loaders
-    /// fetch many samples at a time: nearby ones with one request, and up to 16 requests at once.
-    /// If the index has no hashes, the first header of each shard is also fetched once. Use kRange
-    /// for sparse views and single samples. For whole epochs a cache is faster.
+    /// Read local shards like kRead. From remote shards, fetch only the requested samples. Each
+    /// sample takes one request, or more if its fields are far apart. Functions that read many
+    /// samples, e.g. samples(), gather() and loaders, fetch nearby samples with one request, and
+    /// make up to 16 requests at once. If the index has no hashes, the first header of each shard
+    /// is also fetched once. Use kRange for sparse views and single samples. For whole epochs a
+    /// cache is faster.
     kRange,
   };
 
@@ -85,8 +86,9 @@ class SHARDWISE_EXPORT Dataset {
     ///
     /// Samples delivered during the fetch are checked against the index: the headers of their
     /// members (names, sizes, offsets) and, if the index was built with hashes, their bytes. The
-    /// version that the server states must be the indexed one. Without hashes, a change in transit
-    /// to the bytes of a member remains undetected.
+    /// shard's version, as the server states it (ETag or Last-Modified), must be the version that
+    /// was indexed. Without hashes, a change in transit to the bytes of a member remains
+    /// undetected.
     ///
     /// A delivered sample never changes. If the complete shard fails its check, later requests for
     /// its samples throw the error. A fetch that a reader began continues in the background, but
@@ -95,10 +97,11 @@ class SHARDWISE_EXPORT Dataset {
     /// The fetchers for remote samples with Access::kRange. Null means those of the cache, or a
     /// default Fetchers object if there is no cache.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
-    /// Makes these throw Cancelled: fetches, where(), and waiting for another process's fetch.
+    /// If cancelled, these throw Cancelled: fetches, where(), and waits for another process's
+    /// fetch.
     CancelToken cancel = {};
-    /// The folder below which all shards are found, and whether to accept copies of shards, which
-    /// have other modification times. See Index::Lookup.
+    /// `root` is the folder below which all shards are found. `accept_times` accepts copies of
+    /// shards, whose modification times differ. See Index::Lookup.
     std::string root = {};
     bool accept_times = false;
     /// Accept an index that is one of several parts (see BuildOptions::Part). An epoch over it
@@ -150,9 +153,9 @@ class SHARDWISE_EXPORT Dataset {
   ///   possible.
   /// Errors: see read_wids_descriptor(). InvalidArgument if it is not a descriptor, or names a
   ///   shard twice. Unsupported if there is no cache, or the options require an index.
-  /// Errors: the first use of a shard throws the errors of a cache miss, see ShardCache. It throws
-  ///   Mismatch if the shard's number of samples or size differs from the descriptor. It throws
-  ///   CorruptShard, and Unsupported if the shard is compressed.
+  /// Errors: the first use of a shard throws the errors of a cache miss, see ShardCache. Mismatch
+  ///   if the shard's size or number of samples differs from the descriptor. CorruptShard if the
+  ///   scan finds a defect. Unsupported if the shard is compressed.
   /// Cost: reads the descriptor, and takes some hundred bytes per shard. If the index exists, one
   ///   request per shard, like open(). The first use of a shard fetches it and reads its headers.
   [[nodiscard]] static Dataset open_lazily(const std::string& descriptor, const Options& options);
@@ -187,10 +190,11 @@ class SHARDWISE_EXPORT Dataset {
   ///
   /// The range can be iterated once. Each Sample is valid until the next step of the iterator. A
   /// copy of the Sample stays valid. The range keeps up to 1,024 of the shards that it visited
-  /// mapped, and at most a quarter of max_open_shards. It keeps only the last cached shard mapped.
+  /// mapped, and at most a quarter of max_open_shards. It keeps only one shard of a cache mapped,
+  /// the last one.
   /// @param numbers  in [0, size()), in any order, with repetitions. They must outlive the range.
-  /// Threads: one thread per range. Ranges of mapped shards share no memory that they write per
-  ///   sample, so they do not slow each other down.
+  /// Threads: one thread per range. Concurrent ranges over mapped shards do not slow each other
+  ///   down: per sample, they write no memory that another range uses.
   /// Errors: those of operator[], thrown when the iterator reaches the sample.
   /// Cost: less than operator[] for tiny samples in random order, because upcoming records and
   ///   bytes are prefetched into the CPU's caches.
@@ -268,9 +272,10 @@ class SHARDWISE_EXPORT Dataset {
       kLeft,   ///< all samples of this dataset; those without a match have no fields of `other`
     };
     How how = How::kInner;
-    /// Renames the fields of `other` that this dataset has, too. It is inserted before the last
-    /// ending, so that the field keeps its type: with "mask", "png" becomes "mask.png", and
-    /// "left.png" becomes "left.mask.png". Empty means that such a field is an error.
+    /// Renames fields of `other` whose names this dataset also has. The suffix is inserted before a
+    /// name's last ending, so that the field keeps its type: with "mask", "png" becomes "mask.png",
+    /// and "left.png" becomes "left.mask.png". Empty means that a name in both datasets is an
+    /// error.
     std::string suffix = {};
   };
   /// The numbers of samples that a join matched.
@@ -349,11 +354,12 @@ class SHARDWISE_EXPORT Dataset {
                       std::span<std::int64_t> offsets,
                       const std::function<std::byte*(std::size_t)>& take_memory) const;
   [[nodiscard]] std::optional<Sample> early_sample(std::uint64_t number) const;
-  inline Sample sample_at(std::uint64_t number) const;  // only for the source file
+  inline Sample sample_at(std::uint64_t number) const;  // defined in the only source file that
+                                                        // calls it
   [[nodiscard]] Sample sample_without_joins(std::uint64_t number) const;
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;
-  /// The fingerprint of all samples, of which a view has some.
+  /// The fingerprint of the dataset without the selection of a view.
   [[nodiscard]] const Hash128& whole_fingerprint() const noexcept;
 
   std::shared_ptr<Impl> impl_;
@@ -399,7 +405,7 @@ class SHARDWISE_EXPORT SampleRange {
   /// Returns an iterator at the first sample of the range that no iterator has reached yet.
   [[nodiscard]] Iterator begin() { return Iterator(*this); }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
-  /// True if the iterator's next step waits for nothing, e.g. opens no shard.
+  /// True if the iterator's next step does not wait, e.g. to open a shard.
   [[nodiscard]] bool has_next_at_hand() const noexcept { return left_ > 0; }
 
  private:
@@ -413,7 +419,8 @@ class SHARDWISE_EXPORT SampleRange {
 
   const Dataset data_;
   const std::unique_ptr<SampleCursor> cursor_;
-  // The current sample of the run that the cursor returned, and the number of samples after it.
+  // The cursor returns several consecutive samples at once. These are the current one of them, and
+  // the number of samples after it.
   const Sample* sample_ = nullptr;
   std::size_t left_ = 0;
 };

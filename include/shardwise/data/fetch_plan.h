@@ -22,7 +22,8 @@ struct FetchPlan {
     /// cache.
     std::uint64_t nodes = 1;
     std::uint64_t cache_bytes = 0;  ///< the budget of each node's cache
-    std::uint64_t epochs = 3;       ///< from where the sampler began; the caches are empty at first
+    /// Number of simulated epochs, from where the sampler began. The caches are empty at first.
+    std::uint64_t epochs = 3;
     /// Largest number of simulated uses of shards, over all nodes. If there are more, only some
     /// kinds of nodes are simulated: at least one kind, spread evenly. See Node::counts_of.
     std::uint64_t max_simulated_uses = 4'000'000;
@@ -51,7 +52,8 @@ struct FetchPlan {
 
   /// The work of a cache in one epoch.
   struct CacheCounts {
-    std::uint64_t uses = 0;           ///< of shards, as counted by EpochSchedule
+    /// Uses of shards. A use is an interval of slots in which the node needs the shard.
+    std::uint64_t uses = 0;
     std::uint64_t fetches = 0;        ///< uses that were cache misses
     std::uint64_t bytes_fetched = 0;  ///< by these fetches
     std::uint64_t evictions = 0;
@@ -74,7 +76,8 @@ struct FetchPlan {
     CacheCounts next_use;
   };
 
-  /// A kind of node: nodes that need the same shards at the same slots.
+  /// A kind of node: nodes that need the same shards at the same slots. Slots count the samples
+  /// that all ranks deliver: rank r of W delivers its sample i in slot i * W + r.
   struct Node {
     std::vector<std::uint64_t> nodes;  ///< ascending
     /// The node whose simulation gave the CacheCounts: nodes[0], or a node of another kind if this
@@ -128,9 +131,9 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
                                                                 std::uint64_t window = 0);
 
 /// Returns a warning for the user if each rank of `sampler` opens nearly as many shards as it reads
-/// samples, because many ranks share a stream: every rank then reads a few samples of every shard.
-/// Otherwise returns nothing. Small epochs, in which a rank opens less than 1,000 shards, and
-/// orders that read single samples anyway get no warning.
+/// samples. This happens if many ranks share a stream: every rank then reads a few samples of every
+/// shard. Otherwise returns nothing. Small epochs, in which a rank opens less than 1,000 shards,
+/// and orders that read single samples anyway get no warning.
 /// @param num_shards  number of shards of the data.
 SHARDWISE_EXPORT std::optional<std::string> shared_stream_warning(const Sampler& sampler,
                                                                   std::uint64_t num_shards);

@@ -44,7 +44,7 @@ class SHARDWISE_EXPORT MixedDataset {
 
   /// Returns the order kind Mixture of these parts with these weights. Each part is read in the
   /// order `kind`.
-  /// @param schedule  weights from later positions of the run on, see Mixture::schedule.
+  /// @param schedule  changes of the weights at later positions of the run, see Mixture::schedule.
   /// Errors: InvalidArgument unless there is one weight for each part.
   [[nodiscard]] Mixture mixture(std::span<const double> weights,
                                 const std::variant<Chunked, Sharded, Sequential>& kind = Chunked{},

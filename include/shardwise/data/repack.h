@@ -52,8 +52,8 @@ class SHARDWISE_EXPORT Repacking {
   };
 
   /// Locks the folder, and finds the shards that an interrupted call has written.
-  /// @param function  name of the change that the caller makes; a call with another name does not
-  ///   continue.
+  /// @param function  names the change that the caller makes to samples. Only a call with the same
+  ///   name can continue an interrupted one.
   /// Errors: those of repack().
   Repacking(Dataset data, std::string directory, Options options, std::string_view function = {});
   ~Repacking();
@@ -68,8 +68,8 @@ class SHARDWISE_EXPORT Repacking {
   [[nodiscard]] std::vector<std::uint64_t> samples(std::uint64_t shard) const;
   /// Copies the samples of a new shard.
   void write(std::uint64_t shard) const;
-  /// Builds the index of the shards that exist, and ends the work. With Options::dry_run, only
-  /// returns the numbers of shards and samples.
+  /// Builds the index of the new shards, and ends the work. With Options::dry_run, only returns the
+  /// numbers of shards and samples.
   Report finish();
   /// Lets other calls use the folder. The destructor does so, too.
   void unlock() noexcept;
@@ -100,7 +100,7 @@ class SHARDWISE_EXPORT Repacking {
 /// - the dataset is empty;
 /// - two samples of one new shard have the same key;
 /// - the folder contains shards with these names, and there is no interrupted call to continue;
-/// - a file with such a name is a shard that is read;
+/// - a file with such a name is a shard of the dataset;
 /// - an interrupted call with other data or options used the folder;
 /// - another process repacks into the folder.
 SHARDWISE_EXPORT Repacking::Report repack(const Dataset& data, const std::string& directory,

@@ -34,8 +34,8 @@ namespace shardwise {
 ///
 /// Threads: it starts threads, and its destructor cancels their fetches and joins them. Call all
 ///   methods except note_read() from one thread.
-/// Processes: in a forked child it starts new threads, the next time that a use of a shard or an
-///   epoch begins or ends.
+/// Processes: a forked child starts its own threads when a use of a shard, or an epoch, next begins
+///   or ends.
 /// Errors: an error in a fetch is thrown when the shard is read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:

@@ -245,15 +245,15 @@ class SHARDWISE_EXPORT Index {
 
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   [[nodiscard]] Summary summary() const;
-  /// The options of the build; `columns` in the order of the tables.
+  /// The options of the build. `columns` have the same order as in the table `samples` of Query.
   [[nodiscard]] const Content& content() const noexcept;
   /// The side tables that were attached when the index was opened.
   [[nodiscard]] std::vector<SideTable> side_tables() const;
   /// The first `limit` members that were left out, in shard order. Errors: CorruptIndex.
   [[nodiscard]] std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 
-  /// Reads and checks both files and the side tables completely: every row, segment, directory and
-  /// key entry.
+  /// Reads and checks the catalogue, the offset table and the side tables completely: every row,
+  /// segment, directory and key entry.
   /// @param progress  called after each shard.
   /// Errors: CorruptIndex. Cancelled.
   /// Cost: O(table + catalogue).

@@ -21,7 +21,7 @@ struct SideTable {
     std::string key = {};   ///< name of the column that contains the keys of samples
     std::string name = {};  ///< of the side table; empty means the file's name without its ending
     /// The columns to attach, as `COLUMN` or `NAME=COLUMN`. Empty means all except the key and
-    /// columns without a name. A name is one for SQL: letters, digits and _, in lower case.
+    /// columns without a name. Names must be valid in SQL: letters, digits and _, in lower case.
     std::vector<std::string> columns = {};
     std::string sql_table = {};  ///< table of a SQLite file; empty means its only table
     bool replace = false;        ///< replace a side table of the same name

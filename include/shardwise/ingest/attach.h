@@ -18,7 +18,7 @@ namespace shardwise {
 ///   of the same name. Mismatch if no row has the key of a sample. Unsupported for other files. An
 ///   error changes nothing.
 /// Files: the side tables are written to a temporary file, which then replaces `<index>.side`.
-/// Threads: safe concurrently, also with other processes; each table is attached.
+/// Threads: safe concurrently, also with other processes: all calls take effect.
 /// Cost: O(rows), with memory for about 100,000 rows, and one bit for each sample.
 SHARDWISE_EXPORT SideTable::Match attach_table(const std::string& index, const std::string& file,
                                                const SideTable::Options& options);

@@ -21,7 +21,7 @@ namespace shardwise {
 //
 //   <folder>/<32 hex digits>.idx          the index, next to its offset table
 //   <folder>/<32 hex digits>.idx.lock     locked by the process that builds the index, and contains
-//                                         its name; its time is the last use, to the day
+//                                         its name; its modification time is the day of last use
 //
 // The hexadecimal digits are a hash of the sources and of the options that determine the index's
 // content. Sources enter the hash as absolute paths and URLs without users, passwords and
@@ -30,7 +30,7 @@ namespace shardwise {
 //
 // An index at a URL is fetched into the same folder:
 //
-//   <folder>/<32 hex digits>.idx.fetched/     its files, the version before, and origin.json
+//   <folder>/<32 hex digits>.idx.fetched/     its current and previous files, and origin.json
 //   <folder>/<32 hex digits>.idx.lock         as above
 //
 // Indexes that were not used for 30 days are removed when another one is built or fetched. You may
@@ -46,9 +46,9 @@ struct IndexCacheOptions {
   /// Use this user's copy of an index at a URL without asking its server. Without a copy, opening
   /// the URL is an error.
   bool offline = false;
-  /// If the folder has a copy of an index at a URL with this Index::fingerprint(), use it without
-  /// asking the server; of two copies, the current version. Otherwise the server is asked as usual,
-  /// and may have another version.
+  /// If the folder has a copy of an index at a URL with this Index::fingerprint(), use that copy
+  /// without asking the server. If two versions in the folder have it, the current one is used.
+  /// Without such a copy the server is asked as usual, and may have another version.
   std::optional<Hash128> fingerprint = {};
   /// How indexes are built. `content` is part of an index's identity. `sources`, `part` and
   /// `drop_missing` are ignored.

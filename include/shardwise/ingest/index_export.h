@@ -41,7 +41,7 @@ SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::strin
 /// `directory`. For train-0.tar it writes train-0.idx. A missing directory is created.
 ///
 ///     v1.2 <samples>
-///     <field> <data offset> <size> <key>.<field> <field> <data offset> ...      a line a sample
+///     <field> <data offset> <size> <key>.<field> <field> <data offset> ...   one line per sample
 ///
 /// Offsets and sizes are in bytes. Fields are in lower case, as in the index. DALI compares fields
 /// with its `ext`, including case.

@@ -56,7 +56,8 @@ SHARDWISE_EXPORT void average_buffers(const torch::nn::Module& module, const Pro
 /// Shapes: any, on any device. Gradients are reduced in float32, or in float64 if a parameter has
 ///   that type, and rounded once to the parameter's type. Sparse gradients become dense.
 /// Cost: one all-reduce of all gradients, on the device of the first parameter, in a buffer that is
-///   reused. The header of this call carries the numbers of samples.
+///   reused. The numbers of samples need no further exchange: they are sent in the call's header
+///   (see ProcessGroup).
 /// Errors: Unsupported for complex numbers. kDistributed.
 class SHARDWISE_EXPORT GradientAverager {
  public:

@@ -57,8 +57,8 @@ struct DecodeOptions {
 ///   PNM   binary PGM and PPM (P5, P6), up to 16 bits, which are scaled to 8
 ///
 /// @return  uint8 [3, H, W], contiguous, on the CPU.
-/// Errors: NotFound if there is no such field. BadField. InvalidArgument for a size that is
-///   negative or half given.
+/// Errors: NotFound if there is no such field. BadField. InvalidArgument unless height and width of
+///   the size are both 0, or both from 1 to 2^20.
 SHARDWISE_EXPORT torch::Tensor decode_image(const Sample& sample, std::string_view field,
                                             const DecodeOptions& options = {});
 /// Decodes an image in memory. `where` names the bytes in error texts.

@@ -120,7 +120,8 @@ class SHARDWISE_EXPORT Batch::Array {
   [[nodiscard]] std::span<const std::int64_t> row_shape(std::size_t row) const noexcept;
 
   /// All values as T. T must be std::uint16_t for kFloat16 and kBFloat16, and the real type for
-  /// complex numbers. If T is char or not a number, it fits all values of its size.
+  /// complex numbers. A T that is char, or not a number (e.g. std::byte), fits all types of its
+  /// size and alignment.
   /// Errors: InvalidArgument if T does not fit the values.
   template <class T>
   [[nodiscard]] std::span<const T> values() const {

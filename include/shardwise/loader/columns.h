@@ -88,19 +88,19 @@ struct ImageDecoding {
 /// not what the column expects. See Loader::Options::max_bad.
 ///
 /// The fields of text(), json(), integer(), number(), tokens() and array() may have a JSON path,
-/// e.g. "json:$.caption" or "json;json.gz:$.size[0]". It has SQLite's syntax and holds for each of
-/// the fields. The value is the one that a metadata column of the index with the same path has. The
-/// column is named after the last key of the path.
+/// e.g. "json:$.caption" or "json;json.gz:$.size[0]". It has SQLite's syntax, and applies to each
+/// of the fields. The value is the one that a metadata column of the index with the same path has.
+/// The column is named after the last key of the path.
 ///
 /// A value is missing if the sample lacks the field, or if the path leads to nothing or to null.
 /// The sample is then bad (NotFound), unless `missing` gives the value of its row.
 ///
 /// Compressed fields have names that end in .gz, .zst, .xz, .bz2 or .lz4, e.g. "json.gz". All
 /// columns except bytes() expand them and check their checksums; bytes() returns them unchanged. A
-/// compressed field is a BadField if it is truncated, damaged, or of another compression. It is
-/// also a BadField if it:
+/// compressed field is a BadField if it is truncated, damaged, or not compressed as its name says.
+/// It is also a BadField if it:
 /// - expands to more than Loader::Options::max_expanded_bytes,
-/// - expands to more than 64 MiB and 1,100 times its size, or
+/// - expands to more than 64 MiB and to more than 1,100 times its size, or
 /// - needs a window of more than 128 MiB.
 ///
 /// Pickles (.pt, .pth, .pkl, .pickle) can run code when they are read. Only bytes() accepts fields
@@ -109,10 +109,11 @@ namespace columns {
 
 /// The bytes of a field: uint8, ragged.
 SHARDWISE_EXPORT Column bytes(const std::string& fields);
-/// Text in UTF-8: uint8, ragged. At a JSON path the value must be a string, or an object or array,
-/// whose text has no blanks.
+/// Text in UTF-8: uint8, ragged. At a JSON path, the value must be a string, an object or an array.
+/// Objects and arrays become JSON text without blanks.
 SHARDWISE_EXPORT Column text(const std::string& fields, std::optional<std::string> missing = {});
-/// Like text(), but valid JSON: one value of any kind, as written; at a JSON path without blanks.
+/// Like text(), but the text must be one JSON value of any kind. A whole field is kept as written;
+/// a value at a JSON path loses its blanks.
 /// Errors: InvalidArgument if `missing` is not JSON.
 SHARDWISE_EXPORT Column json(const std::string& fields, std::optional<std::string> missing = {});
 /// A field that is an array of little-endian integers without a header, e.g. token ids written by
@@ -229,13 +230,14 @@ SHARDWISE_EXPORT Column ragged_decoded(const std::string& fields, DType dtype, D
 
 /// The columns that decode all fields of a sample, by the kinds that their names state. Kinds are
 /// image(), integer(), text(), json(), bytes(), and array() with the type of the sample's array.
-/// The names are those of libtorch/decode.h. A compressed field has the kind of its name without
-/// the ending.
+/// libtorch/decode.h lists the names of each kind. A compressed field has the kind of its name
+/// without the ending.
 /// Errors: BadField if an array's header is damaged.
 SHARDWISE_EXPORT std::vector<Column> of_fields(const Sample& sample);
 
-/// Decodes one sample outside of an epoch: a batch of one row. Random steps draw as a Loader with
-/// the order's `seed` does in this epoch, if each sample comes once in its epochs.
+/// Decodes one sample outside of an epoch: a batch of one row. Random steps give the same result as
+/// in a Loader whose order has this `seed`, in this `epoch`, if that order delivers each sample
+/// once per epoch.
 /// Threads: safe concurrently.
 /// Errors: those of the columns.
 SHARDWISE_EXPORT Batch decode(const Sample& sample, const std::vector<Column>& columns,

@@ -103,8 +103,8 @@ class SHARDWISE_EXPORT Loader {
   /// An SQL expression gives the group of each sample. The samples of each window of the order are
   /// divided by group and cut into batches, and the batches of all groups are shuffled together.
   /// Batches are assigned to ranks as with ByLength. Each sample is delivered exactly once, and
-  /// state() may be called after any step. With ByLength too, the samples of a group are sorted by
-  /// length, and max_tokens also limits a batch; both windows must be equal then.
+  /// state() may be called after any step. If ByLength is also set, the samples of a group are
+  /// sorted by length, and max_tokens also limits a batch. Both windows must then be equal.
   /// docs/formats/length-batches.md specifies the rule (version 1).
   ///
   /// Memory: 2 bytes per sample.
@@ -343,8 +343,8 @@ class SHARDWISE_EXPORT Loader {
   /// kAllowAtEpochBorder, data and order may also differ; see Sampler::resume().
   /// Errors: Mismatch, naming all differences of data set and order. Mismatch also if the token is
   ///   for a point within an epoch but lacks the sum of the proof, which only state() stores.
-  ///   Mismatch also if the token claims impossible deliveries. After an error the loader is
-  ///   unchanged.
+  ///   Mismatch also if the token's number of deliveries contradicts its position. After an error
+  ///   the loader is unchanged.
   void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
 
   /// The bad samples that all ranks have left out, with reasons. It is complete after prove() and
@@ -361,7 +361,7 @@ class SHARDWISE_EXPORT Loader {
   /// Returns a warning for the user if the order uses more shards at one time than fit in the data
   /// set's cache. Otherwise returns nothing. Cost: O(chunks).
   [[nodiscard]] std::optional<std::string> cache_warning() const;
-  /// Returns shared_stream_warning() of the loader's order. Otherwise returns nothing.
+  /// Returns shared_stream_warning() for the loader's order.
   [[nodiscard]] std::optional<std::string> stream_warning() const;
   /// Total time that next() has waited for batches.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;

@@ -97,9 +97,9 @@ struct SHARDWISE_EXPORT ResumeToken {
 
   /// Returns what the run has read before `position`, by data set: one element for each part of a
   /// mixture, and one for an order of one data set. Empty for resampled and wids, which have no
-  /// passes. In a mixture, passes are exact at multiples of 256 positions of the run; elsewhere, up
-  /// to 255 samples of a data set's next pass may have been read before the last of this pass. The
-  /// stages of `history` do not count.
+  /// passes. In a mixture, passes are exact at multiples of 256 positions of the run. At other
+  /// positions, up to 255 samples of a data set's next pass may have been read before the last of
+  /// this pass. The stages of `history` do not count.
   /// Cost: O(log data sets) for each data set and each piece of a schedule.
   /// Errors: InvalidArgument if the token's mixture is not valid.
   [[nodiscard]] std::vector<Progress> progress() const;

@@ -140,12 +140,12 @@ class SHARDWISE_EXPORT Fetchers {
   /// again for each fetch. Without keys, requests are not signed; public buckets accept such
   /// requests.
   struct S3Options {
-    /// E.g. "https://minio.example:9000". Default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the
-    /// profile's services, its endpoint_url, AWS.
+    /// E.g. "https://minio.example:9000". Default, the first that is set: AWS_ENDPOINT_URL_S3,
+    /// AWS_ENDPOINT_URL, the profile's `services`, the profile's endpoint_url, AWS itself.
     std::string endpoint = {};
-    /// Default: AWS_REGION, AWS_DEFAULT_REGION, the profile, "us-east-1". If the server names
-    /// another region for a bucket, that region is used. Private servers may use any name, e.g.
-    /// "RegionOne".
+    /// Default, the first that is set: AWS_REGION, AWS_DEFAULT_REGION, the profile's region,
+    /// "us-east-1". If the server names another region for a bucket, that region is used. Private
+    /// servers may use any name, e.g. "RegionOne".
     std::string region = {};
     /// True puts the bucket in the path of the URL, false in the host name. If empty, the profile's
     /// addressing_style decides. If that is not set, the bucket is in the path if the endpoint is

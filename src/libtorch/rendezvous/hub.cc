@@ -19,10 +19,10 @@
 #include "libtorch/rendezvous/own_address.h"
 
 // A guest is a connected rank. One thread and one poll() serve all guests, so a slow guest does not
-// delay the others. A guest's rank is -1 until its hello is accepted. over_ is set when all ranks
+// delay the others. A guest's rank is -1 until its kHello is accepted. over_ is set when all ranks
 // are done or the rendezvous has failed. After that the hub ignores messages of known ranks, sends
-// pending output and disconnects the guests. If the rendezvous has failed, new guests are informed
-// of it, also while the destructor waits.
+// pending output and disconnects the guests. If the rendezvous has failed, the hub sends the
+// failure to new guests, also while the destructor waits.
 
 namespace shardwise::detail {
 namespace {
@@ -109,7 +109,8 @@ void RendezvousHub::serve() {
     for (Guest& guest : guests_) {
       if (i < waits.size() && waits[i++].revents != 0) receive(guest);
     }
-    // Rank 0 is ending and its last message is handled, so the rendezvous can no longer succeed.
+    // Rank 0 destroys the hub, and its last message is handled, so the rendezvous can no longer
+    // succeed.
     if (end && !over_) {
       fail("rank 0 left during the rendezvous of the ranks", "host " + options_.host, kStartAgain);
     }
@@ -118,7 +119,7 @@ void RendezvousHub::serve() {
     for (Guest& guest : guests_) {
       if (!guest.output.empty()) SHARDWISE_FAULT_POINT("meeting_hub.send");
       if (!guest.ended && !send_some(guest.socket, guest.output)) {
-        receive(guest);  // its last message may say why it ended
+        receive(guest);  // its last message may state why it ended
         guest.ended = true;
       }
       // Only shut down writing. Closing a socket with unread bytes would discard output that the
@@ -293,8 +294,8 @@ void RendezvousHub::begin_connecting() {
 }
 
 /// On rank 0's machine MASTER_ADDR may be a loopback address, e.g. in Debian's /etc/hosts. If there
-/// are other machines, the ranks of that machine get the address at which ranks of other machines
-/// have reached it.
+/// are other machines, the ranks on rank 0's machine get the address at which other machines have
+/// reached rank 0.
 void RendezvousHub::give_far_addresses() {
   std::string far;
   for (const Guest* guest : ranks_) {
@@ -332,8 +333,9 @@ void RendezvousHub::tell_who_is_missing() {
   }
 }
 
-/// Returns the ranks that have not connected. If all have, returns those that are not done,
-/// preferably only those that do not wait for another rank.
+/// Returns the ranks that have not connected. If all have connected, returns the ranks that are not
+/// done, without those that wait for another rank. If all ranks that are not done wait for another
+/// rank, returns all of them.
 std::vector<int> RendezvousHub::missing_ranks() const {
   std::vector<int> missing;
   std::vector<int> not_done;
@@ -345,8 +347,8 @@ std::vector<int> RendezvousHub::missing_ranks() const {
   return missing.empty() ? not_done : missing;
 }
 
-/// Returns e.g. "ranks 3 and 7 (host b), rank 9". The present ranks report which ranks their
-/// machine has. If each machine has consecutive ranks, this tells the host of a missing rank.
+/// Returns e.g. "ranks 3 and 7 (host b), rank 9". A connected rank reports which ranks its machine
+/// has. If each machine has consecutive ranks, the host of a missing rank is thus known.
 std::string RendezvousHub::name_all(const std::vector<int>& missing) const {
   std::vector<std::string> hosts(ranks_.size());
   bool in_blocks = true;

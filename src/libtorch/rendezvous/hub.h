@@ -21,15 +21,16 @@ namespace shardwise::detail {
 /// checks that the ranks' records are equal, and forwards the values that ranks set. If a rank ends
 /// or leaves, it informs all others.
 ///
-/// Connections from elsewhere (another job, a port scanner) are answered or dropped, without
-/// further effect.
+/// Connections from elsewhere (another job, a port scanner) are answered or dropped. They do not
+/// affect the rendezvous.
 class SHARDWISE_EXPORT RendezvousHub {
  public:
   struct Options {
     std::string job;
     std::uint32_t round = 0;
     int world_size = 1;
-    /// Rank 0 sends it in its hello. A second process that claims to be rank 0 cannot know it.
+    /// A secret that rank 0 sends in its kHello. A second process that claims to be rank 0 does not
+    /// know it.
     std::string key;
     std::string host;  ///< host of rank 0
     /// How long the destructor waits for late ranks, to inform them why the rendezvous failed. It

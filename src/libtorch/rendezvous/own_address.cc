@@ -116,7 +116,7 @@ bool is_own_address(const std::string& host) {
   return any_address(host, [](const addrinfo& target) {
     sockaddr_storage address{};
     std::memcpy(&address, target.ai_addr, target.ai_addrlen);
-    reinterpret_cast<sockaddr_in&>(address).sin_port = 0;  // same offset in sockaddr_in6
+    reinterpret_cast<sockaddr_in&>(address).sin_port = 0;  // sin6_port has the same offset
     const Socket socket(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     return socket.is_open() &&
            ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), target.ai_addrlen) == 0;

@@ -122,7 +122,8 @@ struct PeerProbe::Talk {
     for (int rank = 0; rank < num_ranks(); ++rank) connect(rank);
   }
   /// Connects again to ranks that have written no letter. When a process ends, the kernel may close
-  /// its group connections before its letter box, and accepts connections to the box until then.
+  /// its connections of the group first. Until it closes the letter box, connections to the box
+  /// still succeed.
   void connect_again() {
     for (int rank = 0; rank < num_ranks(); ++rank) {
       const auto place = static_cast<std::size_t>(rank);
@@ -236,8 +237,9 @@ PeerProbe::Lost PeerProbe::ask(const Options& options) {
       connected_at = Clock::now();
     }
     talk.wait_for_connections(milliseconds(0));
-    take_letters(talk);  // read after connecting: a refused rank has sent its letter by now, if it
-                         // ever did
+    // Read after connecting: a rank that refused a connection has ended, so its letter, if any, has
+    // arrived.
+    take_letters(talk);
     ended = talk.ended();
   }
   Lost lost;

@@ -10,16 +10,16 @@
 
 namespace shardwise::detail {
 
-/// Finds out which ranks are gone after a collective call has failed.
+/// Finds out which ranks have ended, or do not answer, after a collective call has failed.
 ///
 /// Each rank has a listening socket, its letter box, and accepts connections only in ask(). Until
-/// then the kernel stores the letters. When a call fails on a rank, the rank writes to all other
-/// ranks that it is alive, and which ranks it found to be gone:
+/// then the kernel stores the letters. When a call fails on a rank, the rank sends a letter to all
+/// other ranks. It states that the rank is alive, and which ranks it found to be gone:
 ///
 /// - A process that ended has no letter box. Connections to it are refused at once.
 /// - A rank that hangs or is unreachable writes no letter although the call failed elsewhere.
-/// - A rank that noticed the failure and has ended since is gone, but has written a letter: it is
-/// not the lost rank.
+/// - A rank may notice the failure, send its letter, and then end. It is gone, but not lost: it did
+/// not cause the failure.
 ///
 /// Threads: one. Starts no thread.
 class SHARDWISE_EXPORT PeerProbe {

@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{50};  // how often waits check for a cancel
+constexpr milliseconds kSlice{50};  // interval at which waits check for a cancel
 constexpr const char* kWho = "read the last messages of these ranks, then start all ranks again";
 
 struct AddressList {
@@ -98,8 +98,8 @@ std::string Rendezvous::own_name() const {
          std::to_string(::getpid()) + ")";
 }
 
-/// Listens at the first free port. Asks the listener at a used port whether it is rank 0 of this
-/// job: if so, this process is a second rank 0, which is an error.
+/// Listens at the first free port. If a port is in use, asks the process that listens there whether
+/// it is rank 0 of this job. If it is, this process is a second rank 0, which is an error.
 void Rendezvous::open_hub() {
   // A connection, or rank 0 of the previous rendezvous, may occupy a port for a moment: retry.
   const auto give_up = std::min(deadline_, start_ + std::chrono::seconds(3));
@@ -206,7 +206,7 @@ bool Rendezvous::try_join(std::uint16_t port, Search& search) {
     const auto limit = std::min(deadline_, Clock::now() + milliseconds(5'000));
     while ((failure == EINPROGRESS || failure == EINTR) && Clock::now() < limit) {
       failure = state_of_connect(socket, kSlice);
-      // If the attempt has ended, report its result instead of a wait.
+      // Only while the attempt is pending: if it has ended, its result is reported below.
       if (failure == EINPROGRESS) check_time("rank 0 at " + in_quotes(options_.point.address));
     }
     if (failure == EINPROGRESS || failure == EINTR) failure = ETIMEDOUT;
@@ -418,12 +418,12 @@ void Rendezvous::handle(const std::string& message) {
               "check which program listens at the port of rank 0, then start all ranks again");
 }
 
-/// Called by loops that do not receive from the hub. Throws Cancelled after a cancel, and calls
-/// `notice` after a long wait. After a cancel, a rank first tries to reach the hub for some
-/// seconds, because the other ranks would otherwise wait for it.
+/// Called in loops that wait for something other than the hub's messages. Throws Cancelled after a
+/// cancel, and calls `notice` after a long wait. After a cancel, a rank first tries to reach the
+/// hub for some seconds, because the other ranks would otherwise wait for it.
 void Rendezvous::check_time(const std::string& waiting_for) {
   constexpr milliseconds kLastTry{5'000};
-  constexpr milliseconds kSilence{500};  // reaching the hub sooner needs no notice
+  constexpr milliseconds kSilence{500};  // if the hub is reached sooner, no notice is needed
   const auto now = Clock::now();
   if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
   if (cancelled_ && (now - *cancelled_ > kLastTry || now >= deadline_)) {

@@ -49,7 +49,7 @@ class SHARDWISE_EXPORT Rendezvous {
   struct Options {
     RankEnvironment ranks;
     MeetingPoint point;
-    std::uint32_t round = 0;  ///< number of the job's earlier rendezvous; the same on all ranks
+    std::uint32_t round = 0;  ///< number of rendezvous that this job had before; equal on all ranks
     std::chrono::milliseconds timeout{300'000};
     CancelToken cancel{};
     /// Called with the names of the missing ranks, first after `notice_after` and then repeatedly.
@@ -83,8 +83,8 @@ class SHARDWISE_EXPORT Rendezvous {
 
   /// Ends the rendezvous with this error on all other ranks.
   void leave(const std::string& what, const std::string& where, const std::string& remedy);
-  /// Waits up to `most` for an error from the hub, and throws it. Such an error says why a
-  /// connection was lost.
+  /// Waits up to `most` for the hub to report an error, and throws it. Call it after a connection
+  /// was lost, because the hub's error states why.
   void throw_if_over(std::chrono::milliseconds most);
 
  private:
@@ -112,7 +112,7 @@ class SHARDWISE_EXPORT Rendezvous {
   const Clock::time_point start_;
   const Clock::time_point deadline_;
   const std::string host_;
-  std::string key_;  // proves to the hub that this is its own rank 0
+  std::string key_;  // rank 0's secret, see RendezvousHub::Options::key
   std::unique_ptr<RendezvousHub> hub_;
   Socket socket_;
   MessageBuffer input_;
