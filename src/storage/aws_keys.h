@@ -23,7 +23,7 @@ class AwsKeyChain {
       : options_(options.s3), services_(options) {}
 
   /// Returns the keys; empty if no source has keys.
-  /// @param refused  keys that the server refused; other keys are returned.
+  /// @param refused  keys that the server refused; different keys are returned.
   /// Errors: as AwsServices; InvalidArgument for contradictory settings.
   AwsKeys find(const Refused& refused, const CancelToken& cancel);
 

@@ -62,9 +62,9 @@ struct EvictionCandidate {
 SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                                     Replacement replacement) noexcept;
 
-/// Marks the shards that users of unknown order used most recently as spared, up to their fair
-/// share.
-/// @param share_bytes  these users' share of the budget.
+/// Marks as spared the shards that users of unknown order used most recently, up to these users'
+/// fair share.
+/// @param share_bytes  the fair share of the budget.
 /// @param since        time at which the first of these users began; shards last used earlier are
 ///   not marked.
 SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candidates,

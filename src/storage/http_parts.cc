@@ -30,7 +30,7 @@
 namespace shardwise {
 namespace {
 
-/// Largest number of transfers with a host, if the options set no limit. All threads together.
+/// Largest number of transfers with a host, of all threads together, if the options set no limit.
 constexpr int kMaxTransfers = 64;
 
 }  // namespace
