@@ -43,7 +43,7 @@ struct DatasetAccess {
   /// shard.
   SHARDWISE_EXPORT static std::optional<std::uint64_t> number_of(const Dataset& data,
                                                                  std::string_view key);
-  /// Returns the request for the shard to the cache; nullopt if the shard is read in place.
+  /// Returns the cache request for a shard; nullopt if the shard is read in place.
   static std::optional<CacheRequest> cache_request(const Dataset& data, std::uint64_t shard);
   /// Returns the records of all shards, which all callers share.
   /// Errors: Unsupported if the dataset was opened lazily.

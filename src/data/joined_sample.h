@@ -12,12 +12,12 @@
 
 namespace shardwise::detail {
 
-/// Names of a joined dataset.
+/// The names of a joined dataset's fields and columns.
 class JoinedNames {
  public:
   /// @param columns  all metadata columns of the joined dataset.
   explicit JoinedNames(std::vector<std::string> columns) : columns_(std::move(columns)) {}
-  /// Renames a field that the first dataset has, too.
+  /// Renames a field whose name a field of the first dataset has already.
   void add(std::string original, std::string shown) {
     names_.emplace_back(std::move(original), std::move(shown));
   }

@@ -25,7 +25,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Ranges with a smaller gap are one, if nothing is known about the speed of the store.
+/// Ranges with a smaller gap are fetched as one, if nothing is known about the speed of the store.
 constexpr std::uint64_t kMinGap = std::uint64_t{64} << 10;
 /// Larger gaps are never fetched: they would cost too many bytes.
 constexpr std::uint64_t kMaxGap = std::uint64_t{1} << 20;

@@ -40,8 +40,8 @@ class ShardFuture {
   /// shard that is needed from `slot` on. If there are no other users, only may_go_now depends on
   /// the time of the call.
   NextUse next_use(const std::string& name, std::uint64_t slot) const;
-  /// Calls next_use() with the slot at which `shard` is needed next. The cache makes room for
-  /// `shard`.
+  /// Calls next_use() with the slot at which `shard` is needed next, for a cache that makes room
+  /// for `shard`.
   NextUse next_use_for(std::uint64_t shard, const std::string& name) const;
 
  private:

@@ -49,7 +49,7 @@ bool is_number(std::string_view text) {
   return at == text.size();
 }
 
-/// The kind of a CSV cell or column. A wider kind is greater.
+/// The kind of a CSV cell or column. A column's kind is the greatest of its cells' kinds.
 enum class CellKind : std::uint8_t { kNull, kInteger, kReal, kText };
 
 /// Returns the kind of a cell, and sets `value` to its number.

@@ -119,9 +119,9 @@ class BuildRun {
     return static_cast<std::uint64_t>(num);
   }
 
-  /// For each shard of the old index, whether the new index has it. Empty if the new index cannot
-  /// keep the old one's records without reading them, because it has a shard of another index, or
-  /// an old shard twice.
+  /// Returns for each shard of the old index whether the new index has it. Returns an empty list if
+  /// the old records cannot be kept without reading them. That is so if the new index has a shard of
+  /// another index, or has an old shard twice.
   std::vector<bool> find_kept() const {
     const ReusableIndex* const old = inputs_.old.get();
     if (old == nullptr) return {};

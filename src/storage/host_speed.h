@@ -22,8 +22,8 @@ class HostSpeed {
       average(bytes_per_s_, static_cast<double>(result.body_bytes) / body);
     }
   }
-  /// Returns the number of bytes that the store sends over one connection during one latency (the
-  /// time from a request to the first byte of its response); 0 if it is unknown.
+  /// Returns the number of bytes that the store sends over one connection during one latency; 0 if
+  /// it is unknown. The latency is the time from a request to the first byte of its response.
   [[nodiscard]] std::uint64_t bytes_in_flight() {
     const Lock lock(mutex_);
     return static_cast<std::uint64_t>(latency_s_ * bytes_per_s_);
