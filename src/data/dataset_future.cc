@@ -42,7 +42,7 @@ std::shared_ptr<detail::CacheUser> Dataset::Impl::require_unknown_user() {
 }
 
 void detail::DatasetAccess::follow(const Dataset& data, std::shared_ptr<const ShardFuture> future) {
-  // Its destructor removes a file, so it is destroyed after the mutex is released.
+  // Destroy this user after the mutex is released, because its destructor removes a file.
   std::shared_ptr<CacheUser> unknown;
   const Lock lock(data.impl_->mutex);
   unknown = std::move(data.impl_->unknown_user);
@@ -50,7 +50,7 @@ void detail::DatasetAccess::follow(const Dataset& data, std::shared_ptr<const Sh
 }
 
 void detail::DatasetAccess::unfollow(const Dataset& data, const ShardFuture* future) {
-  // Its destructor removes a file, so it is destroyed after the mutex is released.
+  // Destroy this future after the mutex is released, because its destructor removes a file.
   std::shared_ptr<const ShardFuture> gone;
   const Lock lock(data.impl_->mutex);
   if (data.impl_->future.get() == future) gone = std::move(data.impl_->future);

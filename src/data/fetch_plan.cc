@@ -81,7 +81,7 @@ std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const FetchPlan:
   std::vector<ShardSchedule> schedules;
   for (std::uint64_t epoch = 0; epoch < options.epochs; ++epoch) {
     options.cancel.throw_if_cancelled();
-    // Epoch 0 starts at the sampler's position.
+    // The first epoch begins at the sampler's position; later epochs are whole.
     if (epoch > 0) mine->set_epoch(sampler.epoch() + epoch);
     auto schedule = ShardSchedule::of(*mine, shards.starts);
     if (!schedule) throw_not_known(sampler, shards);

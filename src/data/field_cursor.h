@@ -87,7 +87,7 @@ class SHARDWISE_EXPORT FieldCursor {
   bool are_released_unchanged_ = true;
   const bool checks_;
   Run now_;   // run that the caller uses
-  Run next_;  // run after it
+  Run next_;  // the run after now_
 };
 
 }  // namespace shardwise::detail

@@ -230,7 +230,8 @@ void refuse_repeated_keys(const Dataset& data) {
       "second one must be unique");
 }
 
-/// Inserts the suffix before the last ending of a field's name.
+/// Inserts the suffix before the last extension of a field's name. A compression suffix such as .gz
+/// does not count as an extension.
 std::string with_suffix(std::string_view field, std::string_view suffix) {
   const std::size_t dot = without_compression_suffix(field).rfind('.');
   const std::size_t at = dot == std::string_view::npos ? 0 : dot + 1;

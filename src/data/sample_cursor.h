@@ -122,7 +122,7 @@ class SHARDWISE_EXPORT SampleCursor {
   std::size_t expected_ = 0;  // position of the first sample whose records are not yet prefetched
   HeldShards shards_;
   Run now_;   // run that the caller uses
-  Run next_;  // run after it; contains samples whose shards are held
+  Run next_;  // the run after now_; contains samples whose shards are held
 };
 
 }  // namespace shardwise::detail

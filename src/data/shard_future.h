@@ -29,7 +29,8 @@ class ShardFuture {
       : names_(std::move(names)), uses_(std::move(uses)), user_(std::move(user)) {}
 
   const NextUseIndex& uses() const noexcept { return uses_; }
-  /// Reports that all slots before `slot` have been read. Ignores a slot smaller than before.
+  /// Reports that all slots before `slot` have been read. Ignores a slot before the last reported
+  /// one.
   /// @param tells  notify the cache's other users, which costs a system call.
   void reach(std::uint64_t slot, bool tells = true) noexcept;
   /// The user that was given to the constructor; may be null.

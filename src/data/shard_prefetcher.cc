@@ -160,7 +160,7 @@ struct ShardPrefetcher::Impl {
     pinned->unpin_if([](std::uint64_t, const CachedShard&) { return true; });
   }
 
-  /// The threads that fetch, and the mutex that they hold for long.
+  /// The threads that fetch, and the mutex that they hold for a long time.
   struct Crew {
     LongMutex deciding;  // held for one decision at a time, in the order of uses
     WorkerThreads threads;

@@ -174,7 +174,8 @@ std::optional<std::string> Copy::find_wanted(const std::optional<Origin>& kept) 
   return std::nullopt;
 }
 
-/// Returns the path of the copy, although its server was not asked.
+/// Returns the path of the current version, without asking the server. Errors: NotFound if this
+/// machine has no intact copy.
 std::string Copy::unreached(const std::optional<Origin>& kept, const std::string& why) const {
   if (!kept) {
     throw NotFound(::access(folder_.c_str(), F_OK) == 0
@@ -240,7 +241,7 @@ std::string Copy::path() {
 std::string Copy::refresh(const State& seen) const {
   const std::optional<Origin> before = current();
   if (before && is_same(*before, seen)) return in_folder(before->index);
-  const std::optional<Origin> last = read_origin(folder_);  // perhaps it is damaged
+  const std::optional<Origin> last = read_origin(folder_);  // set even if that version is damaged
   in_index_folder([&] { make_directory(folder_); });
   State now = seen;
   for (bool is_last = false;; is_last = true) {

@@ -32,7 +32,7 @@ class SHARDWISE_EXPORT MatchCounter {
   SideTable::Match match_;
 };
 
-/// Writes a side table row by row. It is attached by finish().
+/// Writes a side table row by row. finish() attaches the table to the index.
 /// Threads: one.
 /// Errors: those of attach_table().
 class SHARDWISE_EXPORT SideTableWriter {

@@ -22,8 +22,7 @@ bool differ_only_in_weights(const Mixture& one, const Mixture& other);
 /// Returns a mixture that has the weights of `past` up to the first block that begins at or after
 /// `from`, and those of `future` from there on. Returns `past` if that block would begin at
 /// kMaxSamples or later.
-/// REQUIRES: differ_only_in_weights(past, future); both are canonical. Errors: InvalidArgument if
-/// `past` is not canonical and not valid.
+/// REQUIRES: differ_only_in_weights(past, future); both are canonical. Errors: as canonical().
 Mixture continued(const Mixture& past, const Mixture& future, std::uint64_t from);
 
 /// Maps each slot of a mixture to a data set and a draw from that data set, like MixtureDraws, with

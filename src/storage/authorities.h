@@ -18,7 +18,8 @@ struct Authorities {
   bool are_none() const { return file.empty() && folder.empty() && !are_built_in; }
 };
 
-/// The default paths of the linked libcurl; empty if it was built for many distributions.
+/// The default paths of the linked libcurl; empty if libcurl has none, e.g. because it was built
+/// for many distributions.
 struct BuiltInAuthorities {
   std::string file = {};
   std::string folder = {};

@@ -69,9 +69,9 @@ class CacheDirectory {
 
   bool is_read_only() const noexcept { return is_read_only_; }
   bool is_own() const noexcept { return sharing_ == Sharing::kOwn; }
-  /// True if a user other than root may change the open shard, or may have created it. The present
-  /// permissions of the file and of all its parent folders decide. In that case the shard's record
-  /// proves nothing.
+  /// True if a user other than root may change the open shard, or may have created it. The shard's
+  /// record then proves nothing. The check uses the present permissions of the file and of all its
+  /// parent folders.
   bool may_be_changed_by_others(const File& shard) const;
 
   const std::string& path() const noexcept { return path_; }

@@ -17,9 +17,9 @@
 #include "storage/eviction.h"
 
 // Each user of a shard cache posts the shards that it will need, in a file in the cache
-// (docs/formats/cache-directory.md), so that other users do not evict them. A user is one reader of
-// a known order. It counts time in slots of that order; the ratio of two users' speeds converts the
-// slots of one user to those of the other.
+// (docs/formats/cache-directory.md), so that other users do not evict them. A user is one reader.
+// If its order is unknown, it posts no uses. Otherwise it counts time in slots of that order; the
+// ratio of two users' speeds converts the slots of one user to those of the other.
 
 namespace shardwise::detail {
 

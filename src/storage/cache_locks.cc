@@ -93,8 +93,8 @@ bool ByteLocks::try_take(std::uint64_t byte) {
     if (is_first) file_ = open_locks(directory_);
     if (!file_.try_lock_byte(byte, true)) return false;
     if (file_.has_name()) return true;
-    // The file was unlinked; see ByteLock::try_take(). It cannot be replaced if this object already
-    // holds locks in it.
+    // The file was unlinked; see ByteLock::try_take(). The file cannot be reopened if this object
+    // already holds locks in it.
     if (!is_first) return false;
     file_.close();
   }

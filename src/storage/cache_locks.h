@@ -127,7 +127,8 @@ class PinTable {
   void adopt() noexcept SHARDWISE_REQUIRES(mutex_);
   /// Opens the locks file if this process has not opened it yet, or if the file was unlinked.
   void renew() SHARDWISE_REQUIRES(mutex_);
-  /// In a read-only cache: takes the lock if possible.
+  /// In a read-only cache: tries to lock the byte. Returns false if that fails or the locks file
+  /// could not be opened.
   bool try_lock_without_writing(std::uint64_t byte) SHARDWISE_REQUIRES(mutex_);
 
   const CacheDirectory& directory_;

@@ -42,7 +42,7 @@ struct NextUse {
 /// A cached shard that is considered for eviction.
 struct EvictionCandidate {
   std::uint64_t size_bytes = 0;
-  std::int64_t last_use = 0;  ///< start of its latest use; in slots or in ns
+  std::int64_t last_use = 0;  ///< start of its latest use; in slots (simulation) or in ns (cache)
   NextUse next = {};
   /// Its next use is unknown, but it is in the fair share that users of unknown order may keep.
   bool is_spared = false;

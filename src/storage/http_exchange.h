@@ -41,7 +41,7 @@ struct HttpTarget {
   std::string netrc_file = {};            ///< users and passwords by host; optional
   std::vector<std::string> headers = {};  ///< secret
   bool is_aws = false;                    ///< use AWS_CA_BUNDLE
-  bool bypasses_proxy = false;            ///< always true for URLs of this machine
+  bool bypasses_proxy = false;            ///< use no proxy; implied for URLs of this machine
   /// Returns secret headers that depend on the query, e.g. a signature. May be null.
   std::function<std::vector<std::string>(const HttpQuery&)> sign = nullptr;
   bool follows_redirects = true;
