@@ -341,8 +341,8 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
 }
 
 std::optional<std::string> shared_stream_warning(const Sampler& sampler, std::uint64_t num_shards) {
-  constexpr double kFewSamples = 2;      // per opening
-  constexpr double kFewOpenings = 1000;  // per rank and epoch
+  constexpr double kFewSamples = 2;      // samples per opening
+  constexpr double kFewOpenings = 1000;  // openings per rank and epoch
   constexpr double kEnoughBetter = 4;    // factor by which streams must reduce the openings
   const Order& order = sampler.order();
   const auto* const chunked = std::get_if<Chunked>(&order.kind);

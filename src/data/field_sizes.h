@@ -69,7 +69,7 @@ class SHARDWISE_EXPORT FieldSizes {
 
   const Dataset data_;
   const std::shared_ptr<CheckedSegments> segments_;  // null if there is no index
-  std::vector<Side> sides_;                          // of a join
+  std::vector<Side> sides_;                          // the joined datasets; may be empty
 };
 
 }  // namespace shardwise::detail

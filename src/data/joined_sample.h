@@ -43,7 +43,8 @@ class JoinedNames {
   }
 
  private:
-  std::vector<std::pair<std::string, std::string>> names_;  // of renamed fields
+  // Original and shown name of each renamed field.
+  std::vector<std::pair<std::string, std::string>> names_;
   const std::vector<std::string> columns_;
 };
 

@@ -72,8 +72,8 @@ class SHARDWISE_EXPORT SampleMatches {
 struct JoinSide {
   /// Matched samples of the other dataset.
   struct Matched {
-    std::vector<std::size_t> places;     // of the first dataset's samples in the caller's list
-    std::vector<std::uint64_t> numbers;  // of the other dataset's samples
+    std::vector<std::size_t> places;     // positions of the matched samples in the caller's list
+    std::vector<std::uint64_t> numbers;  // numbers of the matching samples in `other`
   };
 
   /// Returns the name in `other` of a field of the join; nullopt if the field does not come from
@@ -99,7 +99,8 @@ class SHARDWISE_EXPORT ShardsMet {
 
  private:
   friend SHARDWISE_EXPORT ShardsMet shards_met(const Dataset& first, const JoinSide& side);
-  std::vector<std::vector<std::uint64_t>> of_shard_;  // by shard of the first dataset
+  // Joined shards, for each shard of the first dataset.
+  std::vector<std::vector<std::uint64_t>> of_shard_;
 };
 /// Cost: O(samples).
 [[nodiscard]] SHARDWISE_EXPORT ShardsMet shards_met(const Dataset& first, const JoinSide& side);

@@ -21,7 +21,7 @@ namespace shardwise::detail {
 struct RangedSample {
   Sample sample;
   SampleMemory memory;
-  std::uint64_t num_missing = 0;  ///< bytes that have not arrived
+  std::uint64_t num_missing = 0;  ///< number of bytes that have not arrived
   bool is_here = false;           ///< all bytes have arrived, and match the hashes of the index
 };
 

@@ -202,7 +202,7 @@ struct ShardPrefetcher::Impl {
   const Dataset data;
   ShardPrefetcher::Options options;
   std::shared_ptr<const detail::CachedNames> names;
-  std::vector<std::uint64_t> starts;     // of the first dataset of a join
+  std::vector<std::uint64_t> starts;     // shard starts; in a join, those of the first dataset
   std::optional<detail::ShardsMet> met;  // set if `data` is joined to another dataset
   // Number of this rank's share. Replicas form one share.
   std::uint64_t share = 0;

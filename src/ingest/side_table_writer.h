@@ -28,7 +28,7 @@ class SHARDWISE_EXPORT MatchCounter {
 
  private:
   const Index& index_;
-  std::vector<bool> has_row_;  // by sample
+  std::vector<bool> has_row_;  // for each sample of the index
   SideTable::Match match_;
 };
 
@@ -62,7 +62,7 @@ class SHARDWISE_EXPORT SideTableWriter {
   void begin_segment();
   void flush();
 
-  const std::string path_;  // of the index
+  const std::string path_;  // path of the index
   const std::shared_ptr<const Index> index_;
   const bool replace_;
   SideTable table_;
@@ -71,7 +71,7 @@ class SHARDWISE_EXPORT SideTableWriter {
   TableWriter writer_;
   MatchCounter counter_;
   std::optional<SegmentBuilder> segment_;
-  std::vector<std::uint64_t> key_hashes_;  // of the segment
+  std::vector<std::uint64_t> key_hashes_;  // hashes of the segment's keys
   std::uint64_t segment_bytes_ = 0;        // total size of its texts and keys
 };
 

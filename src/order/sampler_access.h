@@ -33,7 +33,7 @@ struct Dealt {
 struct Walk {
   KeptSlots kept;
   std::uint64_t first_kept = 0;  ///< number of the kept slot that is walk slot 0
-  Partition partition;           ///< of the walk
+  Partition partition;           ///< partition of the walk slots
   KeptSlots pads;                ///< the kept slots of the whole epoch, which pads repeat from the
                                  ///< first on
   Dealt dealt;                   ///< the step that was distributed last

@@ -35,7 +35,7 @@ class CacheDirectory {
     std::vector<std::string> records;          ///< names of shards
     std::vector<std::string> notes;            ///< names of shards
     std::vector<std::string> temporary_notes;  ///< paths
-    std::vector<std::string> foreign;          ///< file names
+    std::vector<std::string> foreign;          ///< names of files that do not belong to the cache
   };
   /// Attributes of a shard's file that change if the file is written to.
   struct QuickCheck {

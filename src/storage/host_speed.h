@@ -14,7 +14,7 @@ class HostSpeed {
  public:
   /// Adds a successful exchange to the averages.
   void add(const HttpResult& result) {
-    constexpr std::uint64_t kEnough = std::uint64_t{32} << 10;  // bytes to measure a rate
+    constexpr std::uint64_t kEnough = std::uint64_t{32} << 10;  // bytes needed to measure a rate
     const double body = std::chrono::duration<double>(result.body_time).count();
     const Lock lock(mutex_);
     average(latency_s_, std::chrono::duration<double>(result.latency).count());

@@ -59,7 +59,7 @@ class HttpClient::Parts {
     Fetcher::Part& part;
     const HttpTarget asked;
     HttpTarget now;                        // `asked`, or where it was redirected to
-    std::string origin;                    // of `now`
+    std::string origin;                    // origin of `now`
     std::optional<HttpDownload> download;  // empty if the part is over, to free its buffer
     State state = State::kWaiting;
     int num_redirects = 0;

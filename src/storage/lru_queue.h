@@ -115,7 +115,7 @@ class LruQueue {
     const std::uint64_t looks_before = looks_;
     for (std::size_t i = 0; i < max_looks && !pinned_.empty(); ++i) {
       LruEntry& first = *pinned_.begin();
-      if (first.order.use > looks_before) return;  // this search has looked at all
+      if (first.order.use > looks_before) return;  // this search has checked all
       ++looks_;
       take_out(first);
       if (first.is_pinned()) {

@@ -74,7 +74,8 @@ class ShardPool {
     {
       const Lock lock(book_->mutex);
       for_each_slot([](std::atomic<Slot*>& at) {
-        if (!at.load(std::memory_order_relaxed)->leave_pool()) at = nullptr;  // its pin owns it
+        // The last pin of a pinned slot deletes the slot.
+        if (!at.load(std::memory_order_relaxed)->leave_pool()) at = nullptr;
       });
       book_->queue.clear();
     }
