@@ -189,7 +189,7 @@ class Filling {
   const CancelToken& cancel_;
   const ProgressCallback& progress_;
   CacheUser user_;
-  // Position in the order of need, by name.
+  // Position of each shard in the order of need, by name.
   std::unordered_map<std::string, std::uint64_t> place_of_;
   std::atomic<bool> stop_{false};
   std::atomic<int> running_{0};

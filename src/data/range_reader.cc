@@ -255,7 +255,7 @@ void RangeReader::check_first_blocks(std::span<const std::uint64_t> shards) {
     first.sink.emplace(first.info.path, std::span<const Piece>(&first.piece, 1), size);
     parts.push_back({.request = request_for(first.info, 0, size), .sink = &*first.sink});
   }
-  if (parts.size() < 2) return;  // a single one is fetched when its shard is opened
+  if (parts.size() < 2) return;  // a single block is fetched when its shard is opened
   fetchers_->fetch_parts(parts);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!parts[i].is_complete) continue;

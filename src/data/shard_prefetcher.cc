@@ -35,9 +35,9 @@ namespace {
 //
 // There are two mutexes; Crew::deciding is locked before Impl::mutex. `mutex` guards the state of
 // the epoch, and is held only briefly. `deciding` is held during begin_ahead(), which may take long
-// (files, locks of other processes, perhaps a request). Which shards are evicted for a shard
-// depends on the shards fetched before it. Decisions are therefore made one at a time, in the order
-// of uses. No mutex is held during a fetch, so fetch_threads shards are fetched concurrently.
+// (files, locks of other processes, perhaps a request). The shards that are evicted for a new shard
+// depend on the shards that were fetched before. Decisions are therefore made one at a time, in the
+// order of uses. No mutex is held during a fetch, so fetch_threads shards are fetched concurrently.
 // decide() locks `mutex` twice, and another epoch may begin in between. It detects this because
 // `future` has changed, and does not change the new schedule.
 //

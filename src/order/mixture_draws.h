@@ -34,7 +34,7 @@ struct MixtureDraw {
 /// entries of every block. The table of entries is small enough for the CPU's cache.
 ///
 /// Threads: immutable; safe from any thread.
-/// Memory: 600 bytes, 16 per leaf, 8 per data set.
+/// Memory: 600 bytes, plus 16 per leaf and 8 per data set.
 /// Source: docs/formats/order.md (Mixtures, version 2).
 class MixtureDraws {
  public:
@@ -54,7 +54,7 @@ class MixtureDraws {
   const std::vector<std::uint64_t>& shares() const noexcept { return shares_; }
 
   /// Sets dataset[i] and draw[i] to the content of slot first + i * stride.
-  /// REQUIRES: both spans have one size; all slots are below kMaxSlots.
+  /// REQUIRES: both spans have the same size; all slots are below kMaxSlots.
   /// Cost: O(log data sets) per slot, for any stride.
   void locate(std::uint64_t first, std::uint64_t stride, std::span<std::uint32_t> dataset,
               std::span<std::uint64_t> draw) const noexcept;

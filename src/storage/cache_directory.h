@@ -59,7 +59,7 @@ class CacheDirectory {
 
   /// Which other users may read and write the cache.
   enum class Sharing : std::uint8_t {
-    kOwn,       ///< only root; read-only if this user cannot write to the directory
+    kOwn,       ///< no user except root; read-only if this user cannot write to the directory
     kGroup,     ///< members of the directory's group
     kReadOnly,  ///< any user; this process writes nothing
   };

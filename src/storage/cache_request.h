@@ -23,8 +23,8 @@ namespace shardwise::detail {
 struct ShardSource {
   /// URL of a remote shard, or path of a local shard.
   std::string url;
-  /// Path of a local file with the same bytes as `url`. It is copied instead of fetching the URL;
-  /// optional.
+  /// Path of a local file with the same bytes as `url`; optional. If set, this file is copied
+  /// instead of fetching the URL.
   std::string local_copy = {};
   /// The requested version: a Fetcher::Stat::validator or a local_validator(). Other versions are
   /// neither fetched nor taken from the cache. Empty means any version.
