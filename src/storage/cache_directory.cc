@@ -37,7 +37,7 @@ constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
 constexpr std::string_view kNoteSuffix = ".note";
 constexpr const char* kSourceAttribute = "user.shardwise.source";
-// Size of the buffer for the attribute. File systems limit an attribute to less.
+// Size of the buffer for the attribute. A longer attribute counts as missing.
 constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 10;
 constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
