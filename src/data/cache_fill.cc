@@ -39,7 +39,7 @@ std::optional<std::vector<std::uint64_t>> by_first_use(const Sampler& sampler,
   std::vector<std::uint64_t> shards;
   const auto of_epoch = sampler.clone();
   for (std::uint64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    // Epoch 0 starts at the sampler's position.
+    // The first epoch begins at the sampler's position; later epochs are whole.
     if (epoch > 0) of_epoch->set_epoch(sampler.epoch() + epoch);
     const auto schedule = ShardSchedule::of(*of_epoch, starts);
     const auto uses = schedule ? schedule->uses(ranks) : std::nullopt;
@@ -189,7 +189,7 @@ class Filling {
   const CancelToken& cancel_;
   const ProgressCallback& progress_;
   CacheUser user_;
-  // Position in the order of need, by name.
+  // Position of each shard in the order of need, by name.
   std::unordered_map<std::string, std::uint64_t> place_of_;
   std::atomic<bool> stop_{false};
   std::atomic<int> running_{0};

@@ -37,7 +37,7 @@ class ClaimedShards {
   ClaimedShards(std::shared_ptr<const Index> index, std::string descriptor,
                 std::vector<WidsDescriptor::Shard> shards);
 
-  /// Returns the request for a shard to the cache. It is valid while this object exists.
+  /// Returns the cache request for a shard. It is valid while this object exists.
   [[nodiscard]] CacheRequest request(std::uint64_t shard) const;
 
   /// Opens a shard and checks its records. A cached shard that another user stored, and that does

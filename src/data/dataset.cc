@@ -227,8 +227,8 @@ Sample Dataset::sample_without_joins(std::uint64_t number) const { return sample
 
 namespace {
 
-/// Sorts sample numbers by shard, so that each shard is needed only once, and is checked once after
-/// all copies from it.
+/// Sorts sample numbers by shard. Each shard is then needed only once, and is checked for changes
+/// once, after all copies from it.
 class ByShard {
  public:
   ByShard(const Dataset& data, std::span<const std::uint64_t> given) : numbers_(given) {

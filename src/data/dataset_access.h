@@ -32,8 +32,8 @@ struct DatasetAccess {
   SHARDWISE_EXPORT static bool has_cache(const Dataset& data) noexcept;
   /// Returns the shared state, for code that reads a dataset's shards directly.
   static Dataset::Impl& impl(const Dataset& data) noexcept { return *data.impl_; }
-  /// True if the dataset usually fetches its samples by ranges. Many samples at once then need few
-  /// requests.
+  /// True if the dataset usually fetches its samples by ranges. Reading many samples at once then
+  /// takes few requests.
   SHARDWISE_EXPORT static bool reads_ranges(const Dataset& data);
   /// Unmaps a shard of the index if it is mapped and idle. Returns true if it was unmapped. A shard
   /// in use is unmapped when its last sample is destroyed.
@@ -43,7 +43,7 @@ struct DatasetAccess {
   /// shard.
   SHARDWISE_EXPORT static std::optional<std::uint64_t> number_of(const Dataset& data,
                                                                  std::string_view key);
-  /// Returns the request for the shard to the cache; nullopt if the shard is read in place.
+  /// Returns the cache request for a shard; nullopt if the shard is read in place.
   static std::optional<CacheRequest> cache_request(const Dataset& data, std::uint64_t shard);
   /// Returns the records of all shards, which all callers share.
   /// Errors: Unsupported if the dataset was opened lazily.

@@ -14,7 +14,7 @@ NextUseOf Dataset::Impl::next_use_of(std::uint64_t number) {
     return [known, number](const std::string& name) { return known->next_use_for(number, name); };
   }
   if (cache->is_read_only()) return nullptr;
-  // This dataset's future uses are unknown. Only the uses that other users have posted decide.
+  // This dataset's future uses are unknown, so only the uses that other users have posted count.
   return
       [user = require_unknown_user()](const std::string& name) { return user->joint({}, name, 0); };
 }
@@ -42,7 +42,7 @@ std::shared_ptr<detail::CacheUser> Dataset::Impl::require_unknown_user() {
 }
 
 void detail::DatasetAccess::follow(const Dataset& data, std::shared_ptr<const ShardFuture> future) {
-  // Its destructor removes a file, so it is destroyed after the mutex is released.
+  // Destroy this user after the mutex is released, because its destructor removes a file.
   std::shared_ptr<CacheUser> unknown;
   const Lock lock(data.impl_->mutex);
   unknown = std::move(data.impl_->unknown_user);
@@ -50,7 +50,7 @@ void detail::DatasetAccess::follow(const Dataset& data, std::shared_ptr<const Sh
 }
 
 void detail::DatasetAccess::unfollow(const Dataset& data, const ShardFuture* future) {
-  // Its destructor removes a file, so it is destroyed after the mutex is released.
+  // Destroy this future after the mutex is released, because its destructor removes a file.
   std::shared_ptr<const ShardFuture> gone;
   const Lock lock(data.impl_->mutex);
   if (data.impl_->future.get() == future) gone = std::move(data.impl_->future);

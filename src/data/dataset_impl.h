@@ -45,11 +45,12 @@ struct Dataset::Impl {
   /// True if samples of the shard are fetched by ranges: with Access::kRange, or because the cache
   /// had no room for the shard.
   bool is_ranged(std::uint64_t number);
-  /// Replaces a shard that was opened uncached by the cached shard, if it is in the cache by now.
+  /// If `shard` was opened uncached, and is in the cache by now, replaces it with the cached shard.
   void reopen_if_cached(std::uint64_t number, detail::ShardHandle<detail::OpenShard>& shard);
   /// Closes idle shards that are outside the cache's budget or are read uncached. Closes those that
-  /// `known` does not use now, and those that exceed this user's share of half the budget. Other
-  /// processes cannot evict a shard outside the budget, and an uncached shard may fit by now.
+  /// `known` does not use now, and those that exceed this user's share of half the budget. This is
+  /// needed because other processes cannot evict a shard outside the budget, and because an
+  /// uncached shard may fit in the cache by now.
   void close_uncached(const detail::ShardFuture* known);
   /// Closes idle shards of a dataset whose order is unknown. All processes together then map at
   /// most the cache's budget. This matters because other processes cannot evict mapped shards.
@@ -63,7 +64,7 @@ struct Dataset::Impl {
   std::optional<std::uint64_t> find_mapped(const std::string& name) const;
   /// Returns the number of shards that one reader of many samples may pin; a power of two.
   [[nodiscard]] std::size_t max_pinned_shards() const noexcept;
-  /// Returns the request for a shard to the cache; nullopt if the shard is read in place.
+  /// Returns the cache request for a shard; nullopt if the shard is read in place.
   [[nodiscard]] std::optional<CacheRequest> cache_request(std::uint64_t number) const;
   /// Returns the records of all shards, for callers that need no sample data.
   /// Errors: Unsupported without an index.
@@ -71,8 +72,8 @@ struct Dataset::Impl {
 
   // Defined in dataset_future.cc:
 
-  /// Returns the function that tells the cache when its shards are needed next, as known now, for a
-  /// reader of this shard.
+  /// Returns the function that tells the cache when its shards are needed next, for a reader of
+  /// shard `number`. It uses the future that is known at this call.
   NextUseOf next_use_of(std::uint64_t number);
   /// Returns the number of users of the cache that have posted their uses, including this one.
   std::uint64_t num_cache_users(const detail::ShardFuture* known);

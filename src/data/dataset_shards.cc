@@ -59,8 +59,8 @@ IndexCacheOptions Dataset::Impl::index_cache_of(const Dataset::Options& options)
 
 std::unique_ptr<const detail::OpenShard> Dataset::Impl::open(std::uint64_t number) {
   close_uncached(current_future().get());
-  // Replace an idle mapping of this dataset by the new one. Without one, a shard in place is
-  // read without a mapping.
+  // If the process may map no more files, unmap an idle shard of this dataset to make room. If no
+  // shard is idle, a local shard is read without a mapping.
   if (MappedFile::is_budget_spent() && pool.stats().open_bytes > 0) pool.evict();
   const detail::ShardOpening how{
       .access = access,

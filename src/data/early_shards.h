@@ -63,8 +63,8 @@ class EarlyShards {
   bool has_followed(std::uint64_t number) const;
   /// Drops a followed shard that has now been opened as a whole.
   void forget(std::uint64_t number) noexcept;
-  /// Drops a followed shard whose fetch has ended, because the cache needs room. Returns true if it
-  /// did.
+  /// Drops a followed shard whose fetch has ended, because the cache needs room. Returns true if
+  /// the shard was dropped.
   bool release(const std::string& name) noexcept;
 
  private:

@@ -81,7 +81,7 @@ std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const FetchPlan:
   std::vector<ShardSchedule> schedules;
   for (std::uint64_t epoch = 0; epoch < options.epochs; ++epoch) {
     options.cancel.throw_if_cancelled();
-    // Epoch 0 starts at the sampler's position.
+    // The first epoch begins at the sampler's position; later epochs are whole.
     if (epoch > 0) mine->set_epoch(sampler.epoch() + epoch);
     auto schedule = ShardSchedule::of(*mine, shards.starts);
     if (!schedule) throw_not_known(sampler, shards);
@@ -341,9 +341,9 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
 }
 
 std::optional<std::string> shared_stream_warning(const Sampler& sampler, std::uint64_t num_shards) {
-  constexpr double kFewSamples = 2;      // per opening
-  constexpr double kFewOpenings = 1000;  // per rank and epoch
-  constexpr double kEnoughBetter = 4;    // by which streams must reduce the openings
+  constexpr double kFewSamples = 2;      // samples per opening
+  constexpr double kFewOpenings = 1000;  // openings per rank and epoch
+  constexpr double kEnoughBetter = 4;    // factor by which streams must reduce the openings
   const Order& order = sampler.order();
   const auto* const chunked = std::get_if<Chunked>(&order.kind);
   if (chunked == nullptr && !std::holds_alternative<Sharded>(order.kind) &&
@@ -353,7 +353,7 @@ std::optional<std::string> shared_stream_warning(const Sampler& sampler, std::ui
   const std::uint64_t num_ranks = sampler.world_size() / sampler.replicas();
   if (num_shards == 0 || num_ranks <= order.streams) return std::nullopt;
   const auto num_samples = static_cast<double>(sampler.num_samples());
-  // Samples that are read from an open shard, by a rank that has a stream for itself.
+  // Number of samples per opening of a shard, for a rank that has a stream for itself.
   double in_own_stream = num_samples / static_cast<double>(num_shards);
   if (chunked != nullptr) {
     in_own_stream = std::min(in_own_stream, static_cast<double>(chunked->chunk_size));

@@ -16,8 +16,9 @@
 
 namespace shardwise::detail {
 
-/// Reads fields of many samples in runs, column by column, from mapped shards. It needs no Sample.
-/// It pins the shards, and while the caller uses one run, the CPU prefetches the next run.
+/// Reads fields of many samples in runs, column by column, from mapped shards, without creating
+/// Sample objects. It pins the shards, and while the caller uses one run, the CPU prefetches the
+/// next run.
 ///
 /// A field can be read if its shard is mapped, or can be mapped without a cache. For other fields
 /// the caller needs a SampleCursor.
@@ -34,7 +35,8 @@ class SHARDWISE_EXPORT FieldCursor {
     kOpenOnly  ///< reads only shards that are open already
   };
 
-  /// @param columns  the places of each column's fields; equally many, found by FieldSizes.
+  /// @param columns  the places of each column's fields, found by FieldSizes; all columns have the
+  ///   same number of places.
   /// REQUIRES: `data` and the places outlive this object.
   FieldCursor(const Dataset& data, std::vector<std::span<const FieldPlace>> columns,
               Opening opening);
@@ -51,7 +53,7 @@ class SHARDWISE_EXPORT FieldCursor {
   }
   /// True if none of the files that were read was modified. The fields must have been copied
   /// before.
-  /// Cost: a stat(2) per shard; shards that were no longer held are checked when they are released.
+  /// Cost: a stat(2) per held shard. Released shards were already checked when they were released.
   [[nodiscard]] bool are_unchanged();
 
  private:
@@ -81,11 +83,11 @@ class SHARDWISE_EXPORT FieldCursor {
   const std::vector<std::span<const FieldPlace>> columns_;
   std::vector<Source> sources_;
   std::size_t at_ = 0;          // first row that is in no run yet
-  std::uint64_t num_runs_ = 1;  // including the run being filled; now_ may be the one before
+  std::uint64_t num_runs_ = 1;  // number of the run being filled; now_ may be the run before
   bool are_released_unchanged_ = true;
   const bool checks_;
   Run now_;   // run that the caller uses
-  Run next_;  // run after it
+  Run next_;  // the run after now_
 };
 
 }  // namespace shardwise::detail

@@ -53,7 +53,7 @@ class FieldSizes::Shards {
     const SegmentView* segment;
     std::uint64_t shard;
     std::uint64_t first;       // number of the shard's first sample
-    std::size_t fields_begin;  // in fields_, of the fields that the shard has
+    std::size_t fields_begin;  // begin of the shard's fields in fields_
     std::size_t fields_end;
   };
 

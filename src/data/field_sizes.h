@@ -24,8 +24,8 @@ struct FieldPlace {
   std::uint64_t size_bytes = kAbsent;  ///< kAbsent if the sample lacks the field
   std::uint64_t offset = 0;            ///< in the shard
   std::uint32_t shard = 0;
-  /// 0 for a field of the dataset itself, i for one of its i-th joined dataset, kUnknown if only
-  /// the size is known.
+  /// 0 for a field of the dataset itself, i for a field of its i-th joined dataset, kUnknown if
+  /// only the size is known.
   std::uint32_t source = kUnknown;
 };
 
@@ -69,7 +69,7 @@ class SHARDWISE_EXPORT FieldSizes {
 
   const Dataset data_;
   const std::shared_ptr<CheckedSegments> segments_;  // null if there is no index
-  std::vector<Side> sides_;                          // of a join
+  std::vector<Side> sides_;                          // the joined datasets; may be empty
 };
 
 }  // namespace shardwise::detail

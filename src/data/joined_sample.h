@@ -12,12 +12,12 @@
 
 namespace shardwise::detail {
 
-/// Names of a joined dataset.
+/// The names of a joined dataset's fields and columns.
 class JoinedNames {
  public:
   /// @param columns  all metadata columns of the joined dataset.
   explicit JoinedNames(std::vector<std::string> columns) : columns_(std::move(columns)) {}
-  /// Renames a field that the first dataset has, too.
+  /// Renames a field whose name a field of the first dataset has already.
   void add(std::string original, std::string shown) {
     names_.emplace_back(std::move(original), std::move(shown));
   }
@@ -43,7 +43,8 @@ class JoinedNames {
   }
 
  private:
-  std::vector<std::pair<std::string, std::string>> names_;  // of renamed fields
+  // Original and shown name of each renamed field.
+  std::vector<std::pair<std::string, std::string>> names_;
   const std::vector<std::string> columns_;
 };
 

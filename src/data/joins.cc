@@ -94,7 +94,8 @@ ShardsMet shards_met(const Dataset& first, const JoinSide& side) {
   const std::vector<std::uint64_t> starts = first.shard_starts();
   ShardsMet met;
   met.of_shard_.resize(starts.size() - 1);
-  std::vector<std::uint64_t> met_by(other.num_shards(), starts.size());  // last shard that met it
+  // For each shard of `other`: the last shard that needed it.
+  std::vector<std::uint64_t> met_by(other.num_shards(), starts.size());
   for (std::uint64_t shard = 0; shard < met.of_shard_.size(); ++shard) {
     for (std::uint64_t i = starts[shard]; i < starts[shard + 1]; ++i) {
       const auto match = side.matches.of(first.number_in_index(i));
@@ -230,7 +231,8 @@ void refuse_repeated_keys(const Dataset& data) {
       "second one must be unique");
 }
 
-/// Inserts the suffix before the last ending of a field's name.
+/// Inserts the suffix before the last extension of a field's name. A compression suffix such as .gz
+/// does not count as an extension.
 std::string with_suffix(std::string_view field, std::string_view suffix) {
   const std::size_t dot = without_compression_suffix(field).rfind('.');
   const std::size_t at = dot == std::string_view::npos ? 0 : dot + 1;

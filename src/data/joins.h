@@ -15,8 +15,9 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
 
-// A join consists of a first dataset and of other datasets. The first dataset has the
-// numbering. A table gives for each of its samples the number of the matching sample in `other`:
+// A join consists of a first dataset and of other datasets. The first dataset determines the
+// numbering. For each of its samples, a table gives the number of the matching sample in another
+// dataset:
 //
 //     first        0   1   2   3   4        numbers in the index of the first dataset
 //     matches     12   -   0   0   7        numbers in the other dataset, which may be a view
@@ -28,7 +29,7 @@ namespace shardwise::detail {
 /// The matching samples of a dataset, for all samples of an index.
 /// Threads: immutable after the last call of set().
 /// Memory: 4 bytes per sample, or 8 if the other dataset has 2^32 - 1 samples or more. Pages of the
-///   table in which no sample has a match take none.
+///   table in which no sample has a match take no memory.
 class SHARDWISE_EXPORT SampleMatches {
  public:
   SampleMatches(std::uint64_t num_samples, std::uint64_t num_others);
@@ -71,11 +72,12 @@ class SHARDWISE_EXPORT SampleMatches {
 struct JoinSide {
   /// Matched samples of the other dataset.
   struct Matched {
-    std::vector<std::size_t> places;     // of the first dataset's samples in the caller's list
-    std::vector<std::uint64_t> numbers;  // of the other dataset's samples
+    std::vector<std::size_t> places;     // positions of the matched samples in the caller's list
+    std::vector<std::uint64_t> numbers;  // numbers of the matching samples in `other`
   };
 
-  /// Returns the name in `other` of a field of the join; nullopt if it is not one of this side.
+  /// Returns the name in `other` of a field of the join; nullopt if the field does not come from
+  /// `other`.
   [[nodiscard]] std::optional<std::string> original(std::string_view field) const;
   /// Returns the matches of the samples `numbers` of `first`. Errors: OutOfRange.
   [[nodiscard]] Matched matched(const Dataset& first, std::span<const std::uint64_t> numbers) const;
@@ -97,18 +99,20 @@ class SHARDWISE_EXPORT ShardsMet {
 
  private:
   friend SHARDWISE_EXPORT ShardsMet shards_met(const Dataset& first, const JoinSide& side);
-  std::vector<std::vector<std::uint64_t>> of_shard_;  // by shard of the first dataset
+  // Joined shards, for each shard of the first dataset.
+  std::vector<std::vector<std::uint64_t>> of_shard_;
 };
 /// Cost: O(samples).
 [[nodiscard]] SHARDWISE_EXPORT ShardsMet shards_met(const Dataset& first, const JoinSide& side);
 
-/// All datasets that are joined to a first dataset, in the order of the calls.
+/// All datasets that are joined to a first dataset, in the order of the join() calls.
 struct Joins {
-  /// Makes `sample` a sample of the join.
+  /// Adds the matching samples of the joined datasets to `sample`.
   /// @param number  of the sample in the index of the first dataset.
   /// Errors: as Dataset::operator[].
   void add_to(Sample& sample, std::uint64_t number) const;
-  /// Does the same if all shards are open; otherwise returns false, and `sample` may be incomplete.
+  /// Does what add_to() does, if all shards are open. Otherwise returns false, and `sample` may be
+  /// incomplete.
   [[nodiscard]] bool try_add_to(Sample& sample, std::uint64_t number) const;
   /// Returns the side that has this field; null if no joined dataset has it.
   [[nodiscard]] const JoinSide* find_side(std::string_view field) const;

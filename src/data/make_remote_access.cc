@@ -59,7 +59,7 @@ class PassOn : public Fetcher::Sink {
   detail::Hasher128 forwarded_;
   detail::Hasher128 repeated_;
   std::uint64_t num_forwarded_ = 0;
-  std::uint64_t left_ = 0;  // of the bytes that come again
+  std::uint64_t left_ = 0;  // after a restart: number of repeated bytes that have not arrived yet
 };
 
 class FetchedShards : public RemoteShards {

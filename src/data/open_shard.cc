@@ -125,7 +125,7 @@ void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
 }  // namespace
 
 bool OpenShard::is_unchanged() const {
-  // Shards are mapped from the cache, whose files do not change.
+  // A remote shard is mapped from the cache, whose files do not change.
   if (is_fetched_url(path)) return true;
   try {
     const FileIdentity now = file_identity(path), then = map->identity();

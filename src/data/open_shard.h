@@ -64,7 +64,7 @@ struct OwnBytes {
 struct ShardOpening {
   Dataset::Access access = Dataset::Access::kMap;
   std::shared_ptr<ShardCache> cache = nullptr;
-  NextUseOf next_use = nullptr;  ///< tells the cache when its shards are needed next, as known now
+  NextUseOf next_use = nullptr;  ///< tells the cache when its shards are needed next
   CancelToken cancel = {};
   bool was_followed = false;  ///< the caller followed the shard while it was fetched
   /// Returns true if the shard's server can send parts of it. Null means false.
@@ -86,8 +86,7 @@ std::unique_ptr<const OpenShard> open_coming(const std::shared_ptr<const Index>&
                                              std::shared_ptr<ComingShard> coming,
                                              const CancelToken& cancel);
 
-/// Returns the request for a shard to the cache; nullopt if the shard is a local, uncompressed
-/// file.
+/// Returns the cache request for a shard; nullopt if the shard is a local, uncompressed file.
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
                                           std::uint64_t number);
 

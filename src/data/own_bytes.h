@@ -11,7 +11,7 @@
 
 namespace shardwise::detail {
 
-/// Memory for the bytes of a sample, and the parts of its shard to read there.
+/// Memory for the bytes of a sample, and the parts of its shard to read into this memory.
 struct SampleMemory {
   /// A part of the shard that is read by one read or request. Nearby members are one run.
   struct Run {

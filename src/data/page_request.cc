@@ -18,8 +18,8 @@ namespace {
 /// Ranges with a smaller gap are requested as one. Reading the gap costs the disk less than another
 /// request, and the gap usually contains samples that are needed soon.
 constexpr std::uint64_t kMaxPageGap = std::uint64_t{32} * 1024;
-/// By default the kernel's read-ahead limit is 128 KiB. It may ignore the part of a request that
-/// exceeds the limit.
+/// By default the kernel's read-ahead limit is 128 KiB. The kernel may ignore the part of a request
+/// that exceeds the limit.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{128} * 1024;
 
 std::uint64_t page_bytes() noexcept {

@@ -46,7 +46,7 @@ class SHARDWISE_EXPORT PrefetchSchedule {
   void decide() noexcept { ++decided_; }
   /// True if an upcoming use of the shard is close enough to be fetched ahead.
   bool is_ahead(std::uint64_t shard) const noexcept;
-  /// True if some use ends after slot `after` and not after `slot`.
+  /// True if some use ends at a slot in (after, slot].
   bool has_end(std::uint64_t after, std::uint64_t slot) const noexcept;
 
  private:

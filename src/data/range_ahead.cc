@@ -53,7 +53,7 @@ std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming
   std::vector<RangedSample> samples;
   samples.reserve(numbers.size());
   std::uint64_t bytes = 0;
-  bool is_over = false;  // the other samples are left to later calls
+  bool is_over = false;  // true: leave the other samples to later calls
   for (const std::uint64_t number : numbers) {
     if (const auto old = arrived_.find(number); old != arrived_.end()) {
       for (const MemberRecord& member : SampleAccess::members_of(old->second)) {
@@ -73,7 +73,8 @@ std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming
     } catch (const Cancelled&) {
       throw;
     } catch (const Error&) {
-      // The caller gets the error when it reads the sample. Other shards might fail as slowly.
+      // The caller gets the error when it reads the sample. Stop here, because the shards of the
+      // other samples might fail as slowly.
       is_over = true;
     }
     is_over = is_over || bytes >= kMaxBytes;

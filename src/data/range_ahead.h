@@ -29,7 +29,8 @@ class SHARDWISE_EXPORT RangeAhead {
   explicit RangeAhead(const Dataset& data) : data_(data) {}
 
   /// Returns the first of these samples; nullopt if its shard is not read by ranges, or if it did
-  /// not arrive with the others. Then Dataset::operator[] reads it or throws the error.
+  /// not arrive with the others. In these cases the caller uses Dataset::operator[], which reads
+  /// the sample or throws the error.
   /// @param coming  numbers of the samples that will be read, in this order; not empty.
   /// Errors: Cancelled.
   std::optional<Sample> take(std::span<const std::uint64_t> coming);

@@ -25,7 +25,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Ranges with a smaller gap are one, if nothing is known about the speed of the store.
+/// Ranges with a smaller gap are fetched as one, if nothing is known about the speed of the store.
 constexpr std::uint64_t kMinGap = std::uint64_t{64} << 10;
 /// Larger gaps are never fetched: they would cost too many bytes.
 constexpr std::uint64_t kMaxGap = std::uint64_t{1} << 20;
@@ -255,7 +255,7 @@ void RangeReader::check_first_blocks(std::span<const std::uint64_t> shards) {
     first.sink.emplace(first.info.path, std::span<const Piece>(&first.piece, 1), size);
     parts.push_back({.request = request_for(first.info, 0, size), .sink = &*first.sink});
   }
-  if (parts.size() < 2) return;  // a single one is fetched when its shard is opened
+  if (parts.size() < 2) return;  // a single block is fetched when its shard is opened
   fetchers_->fetch_parts(parts);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (!parts[i].is_complete) continue;

@@ -21,7 +21,7 @@ namespace shardwise::detail {
 struct RangedSample {
   Sample sample;
   SampleMemory memory;
-  std::uint64_t num_missing = 0;  ///< bytes that have not arrived
+  std::uint64_t num_missing = 0;  ///< number of bytes that have not arrived
   bool is_here = false;           ///< all bytes have arrived, and match the hashes of the index
 };
 
@@ -50,8 +50,8 @@ class RangeReader {
   /// Errors: Cancelled.
   void read_many(std::span<RangedSample> samples);
 
-  /// Throws StaleIndex if the first 512 bytes of a remote shard are not the indexed ones. They are
-  /// fetched once by each thread at most. Hashes in the index make this needless.
+  /// Throws StaleIndex if the first 512 bytes of a remote shard are not the indexed ones. Each
+  /// thread fetches them at most once. Not needed if the index has hashes.
   /// Errors: as read().
   void require_first_block(const Index::Shard& info);
   /// Calls require_first_block() for many shards, with concurrent requests. A shard that fails is

@@ -195,7 +195,7 @@ struct Repacking::Impl {
     if (options.restart) {
       replace(there);
     } else if (earlier.empty()) {
-      // The file is new, or a call was killed that had removed only some of these shards.
+      // The file is new, or a call was killed while it removed these shards.
       require_none(there);
     } else if (earlier != text) {
       throw InvalidArgument(
@@ -276,7 +276,7 @@ struct Repacking::Impl {
       const Sample sample = data[order(i)];
       bytes.clear();
       fields.clear();
-      // Copies, because reading a view of a truncated shard would raise SIGBUS.
+      // Copy the fields, because reading a view of a truncated shard would raise SIGBUS.
       for (std::size_t j = 0; j < sample.num_fields(); ++j) {
         bytes.push_back(sample.copy(sample.field(j).name));
       }

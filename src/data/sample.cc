@@ -208,7 +208,7 @@ std::int64_t Sample::integer_of(std::size_t member, std::string_view field) cons
     }
   }
   if (const auto value = parse_int64(trimmed(bytes))) return *value;
-  // If the file was truncated, bytes beyond its end read as zeros.
+  // The file may have been truncated: bytes beyond its end read as zeros.
   if (!own_) require_unchanged_map(member);
   throw BadField(
       "the field " + in_quotes(field) + " is not an integer: " + in_quotes(bytes.substr(0, 40)),

@@ -43,7 +43,8 @@ struct SampleAccess {
   /// Returns the index of the sample's dataset; null if the dataset has no index.
   [[nodiscard]] SHARDWISE_EXPORT static const Index* index_of(const Sample& sample) noexcept;
   /// Returns the sample's value in a metadata column of its index or of a side table; nullopt if
-  /// there is no such column. In a join, the first dataset that has the column counts.
+  /// there is no such column. In a join, the value comes from the first dataset that has the
+  /// column.
   /// Lifetime: the value's bytes are valid while the index is open.
   /// Errors: CorruptIndex if a side table is damaged.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<MetadataValue> metadata(

@@ -33,13 +33,14 @@ class HeldShards {
   /// @param coming  numbers of the samples that will be read, in this order; not empty.
   /// Errors: as Dataset::operator[]; `sample` is then as after release().
   void borrow(Sample& sample, std::span<const std::uint64_t> coming);
-  /// Gives a new sample the samples of the joined datasets, which are reused.
+  /// Gives a new sample empty samples of the joined datasets, which later samples reuse.
   void prepare(Sample& sample) const;
   /// Releases a sample that relies on the pins of held shards, or owns its bytes.
   static void release(Sample& sample) noexcept;
   /// True if the sample, or a joined sample, owns its bytes.
   [[nodiscard]] static bool owns_bytes(const Sample& sample) noexcept;
-  /// Calls add(address) for the first `max_bytes` of each field of a mapped sample.
+  /// Calls add(address) for each cache line of the first `max_bytes` of each field of a mapped
+  /// sample.
   template <class Add>
   static void each_line(const Sample& sample, std::uint64_t max_bytes, const Add& add) noexcept;
   /// Prefetches the records of samples whose shards are held or open. Numbers that are out of range
@@ -67,7 +68,7 @@ class HeldShards {
   const ShardFinder finder_;
   std::vector<Held> held_;
   Held* from_cache_ = nullptr;  // element of held_ with the one shard from a cache; may be null
-  std::unique_ptr<RangeAhead> ahead_;  // null until a shard is not mapped
+  std::unique_ptr<RangeAhead> ahead_;  // null until a sample of an unmapped shard is read
   std::vector<HeldShards> joined_;     // of the datasets that are joined to data_
 };
 
@@ -77,8 +78,7 @@ class HeldShards {
 /// Samples that are fetched by ranges are fetched together with coming samples, see RangeAhead.
 ///
 /// Lifetime: destroy it after at most one batch, because the shards that it holds cannot be
-///   evicted. Room in a ShardCache is scarce, so the cursor holds only the current one of its
-///   shards.
+///   evicted. Room in a ShardCache is scarce, so the cursor holds only one cached shard at a time.
 /// Threads: one.
 class SHARDWISE_EXPORT SampleCursor {
  public:
@@ -122,7 +122,7 @@ class SHARDWISE_EXPORT SampleCursor {
   std::size_t expected_ = 0;  // position of the first sample whose records are not yet prefetched
   HeldShards shards_;
   Run now_;   // run that the caller uses
-  Run next_;  // run after it; contains samples whose shards are held
+  Run next_;  // the run after now_; contains samples whose shards are held
 };
 
 }  // namespace shardwise::detail

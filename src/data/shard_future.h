@@ -29,7 +29,8 @@ class ShardFuture {
       : names_(std::move(names)), uses_(std::move(uses)), user_(std::move(user)) {}
 
   const NextUseIndex& uses() const noexcept { return uses_; }
-  /// Reports that all slots before `slot` have been read. Ignores a slot smaller than before.
+  /// Reports that all slots before `slot` have been read. Ignores a slot before the last reported
+  /// one.
   /// @param tells  notify the cache's other users, which costs a system call.
   void reach(std::uint64_t slot, bool tells = true) noexcept;
   /// The user that was given to the constructor; may be null.
@@ -40,8 +41,8 @@ class ShardFuture {
   /// shard that is needed from `slot` on. If there are no other users, only may_go_now depends on
   /// the time of the call.
   NextUse next_use(const std::string& name, std::uint64_t slot) const;
-  /// Calls next_use() with the slot at which `shard` is needed next. The cache makes room for
-  /// `shard`.
+  /// Calls next_use() with the slot at which `shard` is needed next, for a cache that makes room
+  /// for `shard`.
   NextUse next_use_for(std::uint64_t shard, const std::string& name) const;
 
  private:

@@ -35,9 +35,9 @@ namespace {
 //
 // There are two mutexes; Crew::deciding is locked before Impl::mutex. `mutex` guards the state of
 // the epoch, and is held only briefly. `deciding` is held during begin_ahead(), which may take long
-// (files, locks of other processes, perhaps a request). Which shards are evicted for a shard
-// depends on the shards fetched before it. Decisions are therefore made one at a time, in the order
-// of uses. No mutex is held during a fetch, so fetch_threads shards are fetched concurrently.
+// (files, locks of other processes, perhaps a request). The shards that are evicted for a new shard
+// depend on the shards that were fetched before. Decisions are therefore made one at a time, in the
+// order of uses. No mutex is held during a fetch, so fetch_threads shards are fetched concurrently.
 // decide() locks `mutex` twice, and another epoch may begin in between. It detects this because
 // `future` has changed, and does not change the new schedule.
 //
@@ -160,7 +160,7 @@ struct ShardPrefetcher::Impl {
     pinned->unpin_if([](std::uint64_t, const CachedShard&) { return true; });
   }
 
-  /// The threads that fetch, and the mutex that they hold for long.
+  /// The threads that fetch, and the mutex that they hold for a long time.
   struct Crew {
     LongMutex deciding;  // held for one decision at a time, in the order of uses
     WorkerThreads threads;
@@ -202,7 +202,7 @@ struct ShardPrefetcher::Impl {
   const Dataset data;
   ShardPrefetcher::Options options;
   std::shared_ptr<const detail::CachedNames> names;
-  std::vector<std::uint64_t> starts;     // of the first dataset of a join
+  std::vector<std::uint64_t> starts;     // shard starts; in a join, those of the first dataset
   std::optional<detail::ShardsMet> met;  // set if `data` is joined to another dataset
   // Number of this rank's share. Replicas form one share.
   std::uint64_t share = 0;

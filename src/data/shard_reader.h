@@ -41,8 +41,8 @@ class ShardReader {
   ///   CorruptIndex; kIo.
   std::shared_ptr<const OwnBytes> read(const Sample& sample, std::uint64_t number);
 
-  /// Runs `open`. If no descriptor is free, closes an idle file and retries, as long as there is
-  /// one.
+  /// Runs `open`. If no descriptor is free, closes an idle file and retries, as long as there are
+  /// idle files.
   template <class Open>
   auto with_descriptor(Open&& open) {
     for (;;) {

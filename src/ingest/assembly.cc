@@ -30,7 +30,7 @@ void Assembly::keep_from(const IndexFiles& old) {
 
 void Assembly::drop(const SegmentView& segment) {
   for (Index::Summary::Field field : count_fields(segment)) {
-    // Sums of unsigned numbers, which wrap.
+    // Subtract by adding negated unsigned numbers, which wrap around.
     field.num_members = -field.num_members;
     field.bytes = -field.bytes;
     count(field);

@@ -27,10 +27,10 @@ class Assembly {
            const std::optional<Index::Part>& part, const std::string& url_base,
            std::vector<std::string> sources, bool is_secret);
 
-  /// Prepares for parts that are kept from `old`. REQUIRES: its key section is intact; append() has
-  /// not been called.
+  /// Prepares for parts that are kept from `old`. REQUIRES: the key section of `old` is intact;
+  /// append() has not been called.
   void keep_from(const IndexFiles& old);
-  /// Says that a shard of the index of keep_from() is not kept.
+  /// Call this after keep_from(), for each shard of the old index that the new index does not keep.
   void drop(const SegmentView& segment);
 
   /// REQUIRES: part.row.url is set.

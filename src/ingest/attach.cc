@@ -23,8 +23,8 @@ namespace {
 
 constexpr std::uint64_t kRowsBetweenLooks = 65'536;
 
-/// True if `text` is a number in decimal digits, without a needless leading zero: an optional sign,
-/// digits with an optional fraction, and an optional exponent.
+/// True if `text` is a decimal number: an optional minus sign, digits without a superfluous leading
+/// zero, an optional fraction, and an optional exponent.
 bool is_number(std::string_view text) {
   std::size_t at = text.starts_with('-') ? 1 : 0;
   const auto skip_digits = [&] {
@@ -49,10 +49,10 @@ bool is_number(std::string_view text) {
   return at == text.size();
 }
 
-/// The kind of a CSV cell or column. A wider kind is greater.
+/// The kind of a CSV cell or column. A column's kind is the greatest of its cells' kinds.
 enum class CellKind : std::uint8_t { kNull, kInteger, kReal, kText };
 
-/// Returns the kind of a cell, and sets `value` to its number.
+/// Returns the kind of a cell. If the cell is a number, sets `value` to it.
 CellKind kind_of(std::string_view cell, MetadataValue& value) {
   if (cell.empty()) return CellKind::kNull;
   const std::string_view text = trimmed(cell);
@@ -168,8 +168,8 @@ std::string sql_name(const std::string& name) {
   return quoted + '"';
 }
 
-/// Calls `call`, which reads a SQLite file of the user. Converts errors, whose texts are about
-/// indexes.
+/// Calls `call`, which reads a SQLite file of the user. Replaces the texts of errors, because they
+/// are about indexes.
 template <class Call>
 auto reading(const std::string& file, const Call& call) {
   try {
@@ -263,7 +263,7 @@ SideTable::Match attach_table(const std::string& index, const std::string& file,
     throw Unsupported("a table is attached to a local index, from a local file",
                       in_quotes(redacted_url(*path)), "download it first");
   }
-  static_cast<void>(Index::open(index));  // its errors come before those of the table
+  static_cast<void>(Index::open(index));  // report errors of the index before those of the table
   const std::string path = at_home(file);
   SideTable::Options how = options;
   if (how.name.empty()) how.name = std::filesystem::path(path).stem().string();

@@ -69,7 +69,7 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
                             "give one of them another name: NAME=FIELD:JSONPATH");
     }
   }
-  // Opening them throws if a column of a side table has the name of a new column.
+  // Opening the side tables throws if one of their columns has the name of a new column.
   static_cast<void>(detail::SideTables(path, options.content.columns));
   const DefectPolicies& policies = options.content.policies;
   if (policies.damage == DefectPolicies::OnDefect::kKeep ||
@@ -124,7 +124,7 @@ std::vector<std::string> sources_of_paths(const std::string& index_path,
 }
 
 /// True if the sources only name the shards, one by one, as a list in a file does. The index then
-/// need not store them, because an update uses its shards.
+/// need not store the sources, because an update uses the index's list of shards.
 bool are_sources_the_shards(const BuildInputs& inputs) {
   return !inputs.part && inputs.missing.empty() &&
          std::ranges::equal(

@@ -28,8 +28,8 @@ struct Rescan {
 /// A shard whose records are copied from another index.
 struct Reuse {
   const ReusableIndex* donor = nullptr;
-  /// The donor's row, with its `url` replaced by the one that the new index stores, and its `path`
-  /// by the one that the sources name. If the shard is a copy, time and validator are the copy's.
+  /// The donor's row, but with the `url` that the new index stores, and the `path` that the sources
+  /// name. If the shard is a copy of the donor's, time and validator are those of the copy.
   Index::Shard row;
   bool is_moved = false;  ///< the row differs from the donor's in URL, time or validator
 };

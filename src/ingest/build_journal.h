@@ -30,8 +30,7 @@ namespace shardwise {
 
 /// The journal of the index at one path. The file is locked while this object exists. A build runs
 /// without a journal if a concurrent build of the same path has locked it. It also runs without a
-/// journal if a file of another kind has the name, or if the file is not writable; such a file is
-/// not changed.
+/// journal if the file is not a journal, or is not writable; such a file is not changed.
 class BuildJournal {
  public:
   /// Collected records are written once they reach `bytes`, or `age` after the last write. A build

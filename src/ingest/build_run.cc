@@ -68,7 +68,8 @@ class BuildRun {
     report_.shards_moved = count_moved();
     if (keeps_table && report_.shards_moved == 0 &&
         inputs_.old->sources() == inputs_.stored_sources) {
-      // The build that wrote the index may have been killed before it synced.
+      // Sync the directory, because the build that wrote the index may have been killed before it
+      // did so.
       sync_directory_of(path_);
       report_unchanged();
     } else if (keeps_table && rewrite_catalogue(path_, inputs_, holds_secrets())) {
@@ -119,9 +120,9 @@ class BuildRun {
     return static_cast<std::uint64_t>(num);
   }
 
-  /// For each shard of the old index, whether the new index has it. Empty if the new index cannot
-  /// keep the old one's records without reading them, because it has a shard of another index, or
-  /// an old shard twice.
+  /// Returns for each shard of the old index whether the new index has it. Returns an empty list if
+  /// the old records cannot be kept without reading them. That is so if the new index has a shard
+  /// of another index, or has an old shard twice.
   std::vector<bool> find_kept() const {
     const ReusableIndex* const old = inputs_.old.get();
     if (old == nullptr) return {};
@@ -291,7 +292,7 @@ class BuildRun {
   const BuildInputs& inputs_;
   const Index::Content& content_;
   const BuildOptions& options_;
-  bool keeps_old_ = false;    // reused shards are all of the old index, and each is used once
+  bool keeps_old_ = false;    // all reused shards come from the old index, and each is used once
   LongMutex progress_mutex_;  // held while the user's progress function runs
   Progress progress_ SHARDWISE_GUARDED_BY(progress_mutex_);
   BuildReport report_;

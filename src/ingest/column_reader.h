@@ -16,9 +16,9 @@ namespace shardwise {
 /// Maximum size of a field that can be used as metadata, in bytes.
 inline constexpr std::uint64_t kMaxColumnFieldBytes = std::uint64_t{1} << 20;
 
-/// Maximum sizes of values that are taken without a JSON path, because columns are meant for
-/// queries, not for images. JSON text may be as large as the field. kMaxBlobValueBytes applies to
-/// values that are not UTF-8, kMaxTextValueBytes to all others.
+/// Maximum sizes of values in columns without a JSON path. They are limited because columns are
+/// meant for queries, not for images. JSON text may be as large as the field. kMaxBlobValueBytes
+/// applies to values that are not UTF-8, kMaxTextValueBytes to all others.
 inline constexpr std::uint64_t kMaxBlobValueBytes = std::uint64_t{4} << 10;
 inline constexpr std::uint64_t kMaxTextValueBytes = std::uint64_t{64} << 10;
 

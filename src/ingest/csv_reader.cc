@@ -117,7 +117,7 @@ bool CsvReader::next(std::vector<std::string_view>& cells) {
         static_cast<std::uint64_t>(std::count(record + static_cast<std::ptrdiff_t>(begin_),
                                               record + static_cast<std::ptrdiff_t>(end_), '\n'));
     unquoted_.clear();
-    unquoted_.reserve(end_ - begin_);  // keeps views into it valid
+    unquoted_.reserve(end_ - begin_);  // prevents reallocation, so that views into it stay valid
     begin_ = end_;
     if (cells_.size() > 1 || cells_[0].begin != cells_[0].end) break;
   }

@@ -14,7 +14,7 @@ namespace shardwise {
 /// order mark and empty lines are skipped. In an unquoted cell, a quote is an ordinary character.
 ///
 /// Threads: one.
-/// Memory: that of the largest record, at most 64 MiB, and 1 MiB.
+/// Memory: the size of the largest record (at most 64 MiB), plus 1 MiB.
 /// Errors: InvalidArgument with the line if the file is malformed.
 class CsvReader {
  public:
@@ -32,7 +32,7 @@ class CsvReader {
   struct Cell {
     std::size_t begin;
     std::size_t end;
-    bool has_quotes;  // two quotes stand for one
+    bool has_quotes;  // has doubled quotes, each of which stands for one quote
   };
 
   /// Finds the cells of the record at begin_, and sets end_ to the beginning of the next record.
@@ -45,9 +45,9 @@ class CsvReader {
   const File file_;
   const char separator_;
   std::string buffer_;
-  std::uint64_t offset_ = 0;  // in the file, of the end of the buffer
+  std::uint64_t offset_ = 0;  // offset in the file of the buffer's end
   bool is_whole_ = false;     // the buffer reaches to the end of the file
-  std::size_t begin_ = 0;     // of the next record
+  std::size_t begin_ = 0;     // begin of the next record in the buffer
   std::size_t end_ = 0;
   std::uint64_t line_ = 1;
   std::uint64_t next_line_ = 1;

@@ -122,7 +122,8 @@ class Copy {
   /// the version is damaged.
   std::optional<Origin> current() const;
   /// Returns the path of a version with the fingerprint of the options. If both versions have it,
-  /// returns the current one. Returns nullopt if the folder has no such version, or none is wanted.
+  /// returns the current one. Returns nullopt if the folder has no such version, or if the options
+  /// name no fingerprint.
   std::optional<std::string> find_wanted(const std::optional<Origin>& kept) const;
   std::string unreached(const std::optional<Origin>& kept, const std::string& why) const;
   State state() const;
@@ -173,7 +174,8 @@ std::optional<std::string> Copy::find_wanted(const std::optional<Origin>& kept) 
   return std::nullopt;
 }
 
-/// Returns the path of the copy, although its server was not asked.
+/// Returns the path of the current version, without asking the server. Errors: NotFound if this
+/// machine has no intact copy.
 std::string Copy::unreached(const std::optional<Origin>& kept, const std::string& why) const {
   if (!kept) {
     throw NotFound(::access(folder_.c_str(), F_OK) == 0
@@ -238,7 +240,7 @@ std::string Copy::path() {
 std::string Copy::refresh(const State& seen) const {
   const std::optional<Origin> before = current();
   if (before && is_same(*before, seen)) return in_folder(before->index);
-  const std::optional<Origin> last = read_origin(folder_);  // perhaps it is damaged
+  const std::optional<Origin> last = read_origin(folder_);  // set even if that version is damaged
   in_index_folder([&] { make_directory(folder_); });
   State now = seen;
   for (bool is_last = false;; is_last = true) {
@@ -316,8 +318,8 @@ void Copy::fetch_table(const CatalogueMeta& meta) const try {
   const std::string path = in_folder(meta.table_file);
   if (::access(path.c_str(), F_OK) == 0) return;
   std::string url = url_beside(url_, meta.table_file);
-  // A signature may be valid for the whole folder. Other parameters select a version of the
-  // catalogue.
+  // Append the query if it is only a signature, which may be valid for the whole folder. Other
+  // parameters select a version of the catalogue.
   const std::size_t query = is_object_url(url_) ? std::string::npos : url_.find('?');
   if (query != std::string::npos && unsigned_url(url_).find('?') == std::string::npos) {
     url += url_.substr(query);

@@ -116,7 +116,7 @@ std::string name_of(const SourceList& sources, const Index::Content& content) {
   hasher.update_u64(content.columns.size());
   for (const Index::Column& column : content.columns) add(to_string(column));
   hasher.update_u64((content.hashes ? 1u : 0u) + (content.unique_keys ? 2u : 0u));
-  // If no sources are stored, the user named the shards themselves, and that list does not grow.
+  // If no sources are stored, the user named each shard, so hash the list of shards.
   const bool has_words = !sources.sources.empty();
   hasher.update_u64(has_words ? 1 : 0);
   const std::vector<std::string>& named = has_words ? sources.sources : sources.shards;

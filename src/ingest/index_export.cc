@@ -280,8 +280,8 @@ void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
     if (member.kind == Index::SkippedMember::Kind::kNoValue) continue;  // the index has this member
     const bool is_file = member.kind != Index::SkippedMember::Kind::kLink &&
                          member.kind != Index::SkippedMember::Kind::kSpecial;
-    // Python wids splits the whole path at its first dot. It takes any link or special file whose
-    // path has a dot for a member.
+    // Python wids splits the whole path at its first dot. It treats any link or special file whose
+    // path has a dot as a member.
     if (is_file || member.name.find('.') != std::string::npos) ++num_found;
   }
   if (num_found > 0) {

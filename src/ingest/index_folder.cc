@@ -174,7 +174,7 @@ bool IndexSlot::is_unused() const {
 void IndexSlot::remove() const {
   File file = File::open_or_create(lock_path(), 0600);  // mode 0600: other users cannot lock it
   if (file.try_lock() != FileLock::kTaken || !file.has_name() || !is_unused()) return;
-  ::unlink(path_.c_str());  // first, because without a catalogue there is no index
+  ::unlink(path_.c_str());  // remove the catalogue first: without it there is no index
   const std::string start = fs::path(path_).filename().string() + ".";
   for (const auto& entry : fs::directory_iterator(folder_)) {
     const std::string name = entry.path().filename().string();
@@ -183,7 +183,7 @@ void IndexSlot::remove() const {
       fs::remove_all(entry.path(), failed);
     }
   }
-  // Last, because another process may build once the lock file is gone.
+  // Remove the lock file last, because another process may build once it is gone.
   ::unlink(lock_path().c_str());
 }
 

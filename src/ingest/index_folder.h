@@ -20,7 +20,8 @@ namespace shardwise::detail {
 // IndexSlot::remove() tries to lock without waiting, and calls is_unused() again with the lock
 // held. It removes the catalogue first, because without a catalogue there is no index. If the
 // process is killed after that, the lock file still has its old time. The next write or removal of
-// this name then removes the other files. Processes that have opened the index can still read it.
+// an index with this name then removes the other files. Processes that have opened the index can
+// still read it.
 
 /// The purpose of the folder, in error texts.
 inline constexpr std::string_view kIndexFolderPurpose = "a folder for indexes";

@@ -18,12 +18,13 @@ using ReadShard = std::function<std::string(std::uint64_t offset, std::size_t si
 /// Returns a ReadShard for a local file. `file` must outlive it.
 ReadShard reader_of(const File& file);
 
-/// Compares a few bytes of a shard with the index. REQUIRES: the shard has the right size. First
-/// compares the first 512 bytes. If the shard is not compressed, then checks up to eight evenly
-/// spread members, including the last one. The header right before a member's data must have the
-/// member's name and size; pax and GNU long names are supported. If the index has hashes, also
-/// compares the data of these members, up to 8 MiB each. A resolved hard link is checked by the
-/// name of its target.
+/// Compares a few bytes of a shard with the index:
+/// * The first 512 bytes must be equal. For a compressed shard, nothing else is compared.
+/// * The headers of up to eight evenly spread members, including the last one, must have the
+///   members' names and sizes. pax and GNU long names are supported. A resolved hard link is
+///   checked by the name of its target.
+/// * If the index has hashes, the data of these members is compared, up to 8 MiB each.
+/// REQUIRES: the shard has the right size.
 /// @return  the difference; nullopt if the shard may be the indexed one.
 std::optional<std::string> quick_check(const Index::Shard& row, const SegmentView& segment,
                                        const ReadShard& read);

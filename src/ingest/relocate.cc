@@ -122,10 +122,10 @@ class Moves {
   }
   const std::vector<Move>& all() const noexcept { return moves_; }
 
-  /// Returns the sources after the move; empty if any of them cannot be written any more.
+  /// Returns the sources after the move; empty if any of them can no longer be written as a source.
   std::vector<std::string> apply_to_words(std::vector<std::string> words) const {
     for (std::string& word : words) {
-      // Split the source into its folder and the pattern below that.
+      // Split the source into a folder and the pattern below that folder.
       const std::size_t pattern =
           word.find_first_of(is_fetched_url(word) ? "{" : kPatternCharacters);
       const std::size_t cut =
@@ -156,8 +156,8 @@ std::string place_of(const std::string& path) {
   return is_fetched_url(path) ? path : normal_absolute_path(path);
 }
 
-/// True if a descriptor among the sources lists shards that are not at their new places. A
-/// relocation cannot change a descriptor's content.
+/// True if a descriptor is among the sources, and the sources do not list every shard at its new
+/// place. A relocation cannot change a descriptor's content.
 bool descriptors_name_others(const std::vector<std::string>& words,
                              const std::vector<Source>& sources, const RemoteAccess& remote) {
   if (std::none_of(words.begin(), words.end(), is_named_like_a_descriptor)) return false;

@@ -48,8 +48,8 @@ class SHARDWISE_EXPORT RemoteShards {
     bool has_ranges = false;     ///< the server supports requests for byte ranges
   };
   virtual State state(const std::string& url) = 0;
-  /// Like state(), for a file with a copy at the caller. If the source cannot be reached within
-  /// a few seconds, returns nullopt and the reason.
+  /// Like state(), for a file of which the caller has a copy. If the source cannot be reached
+  /// within a few seconds, returns nullopt and the reason.
   virtual std::optional<State> state_if_reached(const std::string& url, std::string& why);
 
   /// Passes the bytes from `begin` to `end` (or to the shard's end) to `take`, in order. All bytes

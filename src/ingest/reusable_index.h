@@ -51,7 +51,7 @@ struct EarlierContent {
   bool is_lost = false;  ///< the index cannot be read, and the build replaces it
 };
 
-/// Returns the options of the index at `path`, or the defaults if there is none.
+/// Returns the options of the index at `path`, or the defaults if the path has no index.
 SHARDWISE_EXPORT EarlierContent earlier_content(const std::string& path);
 
 }  // namespace detail

@@ -17,7 +17,7 @@ namespace {
 /// be locked.
 std::optional<File> hold_table(const std::string& path, const IndexFiles& files) {
   const std::string& name = files.catalogue().meta().table_file;
-  // Locking does not protect a table that is named after another index.
+  // sweep_tables() may remove a table that is named after another index, even while it is locked.
   if (owner_of_table(name) != std::string_view(path).substr(path.rfind('/') + 1)) {
     return std::nullopt;
   }

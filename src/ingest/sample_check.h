@@ -17,8 +17,8 @@ namespace shardwise::detail {
 std::optional<std::pair<std::uint64_t, std::uint64_t>> part_of_sample(const SegmentView& segment,
                                                                       std::uint32_t local);
 
-/// Checks by the headers in `part` whether it has the sample's members as in the index. If the
-/// index has hashes, also compares the data with them.
+/// True if `part` has the headers of the sample's members, as the index records them. If the index
+/// has hashes, also compares the data with them.
 /// @param part     the bytes of part_of_sample().
 /// @param offset   offset of `part` in the shard.
 /// @param lenient  scan as with TarScanOptions::lenient.

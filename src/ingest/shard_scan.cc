@@ -34,8 +34,8 @@ std::string link_text(const TarOther& link) {
   return std::string(hard ? "a hard" : "a symbolic") + " link to " + in_quotes(link.target);
 }
 
-/// Returns the command that skips members of this kind. The text names the command because indexes
-/// are also built at first use, without any command.
+/// Returns the command that skips members of this kind, for error texts. They name the whole
+/// command, because indexes are also built at first use, without any command.
 std::string command_that_skips(Index::SkippedMember::Kind kind) {
   switch (kind) {
     case Index::SkippedMember::Kind::kNoField:

@@ -30,7 +30,7 @@ namespace {
 constexpr std::uint32_t kRowsPerSegment = 65'536;
 constexpr std::uint64_t kSegmentBytes = std::uint64_t{16} << 20;
 constexpr std::size_t kMaxValueBytes = std::size_t{1} << 20;
-constexpr std::size_t kMaxColumns = 900;  // a query may have 1,000
+constexpr std::size_t kMaxColumns = 900;  // SQLITE_LIMIT_COLUMN is 1,000 for queries
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
 std::string side_path(const std::string& index_path) {

@@ -28,11 +28,11 @@ class SHARDWISE_EXPORT MatchCounter {
 
  private:
   const Index& index_;
-  std::vector<bool> has_row_;  // by sample
+  std::vector<bool> has_row_;  // for each sample of the index
   SideTable::Match match_;
 };
 
-/// Writes a side table row by row. It is attached by finish().
+/// Writes a side table row by row. finish() attaches the table to the index.
 /// Threads: one.
 /// Errors: those of attach_table().
 class SHARDWISE_EXPORT SideTableWriter {
@@ -46,9 +46,9 @@ class SHARDWISE_EXPORT SideTableWriter {
   [[nodiscard]] std::size_t key_place() const noexcept { return key_place_; }
   [[nodiscard]] const std::vector<std::size_t>& places() const noexcept { return places_; }
 
-  /// Adds a row. A real that is not a number becomes null, and a text that is not UTF-8, or that
-  /// contains a NUL, becomes a blob.
-  /// @param values  of places(), in order.
+  /// Adds a row. A NaN becomes null. A text that is not UTF-8, or that contains a NUL, becomes a
+  /// blob.
+  /// @param values  the values of the columns of places(), in order.
   void add(const MetadataValue& key, std::span<const MetadataValue> values);
   [[nodiscard]] SideTable::Match finish(const CancelToken& cancel = {});
   /// The side table. It is complete after finish().
@@ -62,7 +62,7 @@ class SHARDWISE_EXPORT SideTableWriter {
   void begin_segment();
   void flush();
 
-  const std::string path_;  // of the index
+  const std::string path_;  // path of the index
   const std::shared_ptr<const Index> index_;
   const bool replace_;
   SideTable table_;
@@ -71,8 +71,8 @@ class SHARDWISE_EXPORT SideTableWriter {
   TableWriter writer_;
   MatchCounter counter_;
   std::optional<SegmentBuilder> segment_;
-  std::vector<std::uint64_t> key_hashes_;  // of the segment
-  std::uint64_t segment_bytes_ = 0;        // of its texts and keys
+  std::vector<std::uint64_t> key_hashes_;  // hashes of the segment's keys
+  std::uint64_t segment_bytes_ = 0;        // total size of its texts and keys
 };
 
 }  // namespace shardwise::detail

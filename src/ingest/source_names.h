@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-/// True if a directory that is used as a source includes a file with this name.
+/// True if a file with this name counts as a shard in a directory that is used as a source.
 bool is_named_like_a_shard(const std::string& path);
 
 /// True if a source with this path or URL is a wids descriptor.

@@ -22,8 +22,8 @@ constexpr std::size_t kMaxNameBytes = 1000;
 
 struct Front {
   CheckpointContent content;         // without the bytes of its parts
-  std::vector<std::uint64_t> sizes;  // of the parts
-  std::vector<std::string> hashes;   // of the parts
+  std::vector<std::uint64_t> sizes;  // size of each part in bytes
+  std::vector<std::string> hashes;   // hash of each part
   std::size_t front_bytes = 0;
   std::uint64_t file_bytes = 0;  // required size of the file
 };

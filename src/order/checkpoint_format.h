@@ -41,7 +41,8 @@ SHARDWISE_EXPORT std::string checkpoint_front(const CheckpointContent& content);
 
 /// Reads a checkpoint, and verifies all its hashes. `path` is for error texts.
 /// Lifetime: the parts point into `bytes`.
-/// Errors: InvalidArgument if it is not a checkpoint, truncated or damaged; VersionMismatch.
+/// Errors: InvalidArgument if the bytes are not a checkpoint, or are truncated or damaged;
+///   VersionMismatch.
 SHARDWISE_EXPORT CheckpointContent parse_checkpoint(std::string_view bytes,
                                                     const std::string& path);
 

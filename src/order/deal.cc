@@ -89,8 +89,8 @@ void Dealer::deal_waves(std::uint64_t step) {
     const std::uint64_t limit = least_load + std::max(scaled_size(sorted[next]), least_width);
     least_load = ~std::uint64_t{0};
     const auto visit = [&](Rank& waiting) {
-      // There is no branch, because the CPU cannot predict which rank takes a sample. A rank that
-      // takes no sample writes to an element that the next rank overwrites.
+      // This code has no branch, because the CPU could not predict which rank takes a sample. A
+      // rank that takes no sample writes to an element that the next rank overwrites.
       const bool takes = waiting.load <= limit;
       const std::uint64_t load = waiting.load + (takes ? scaled_size(sorted[next]) : 0);
       dealt[next] = waiting.rank;

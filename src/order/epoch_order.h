@@ -59,7 +59,7 @@ class SHARDWISE_EXPORT EpochOrder {
   /// Returns the position of `sample`: the inverse of at(). Cost: that of at(). Errors: OutOfRange.
   std::uint64_t position_of(std::uint64_t sample) const;
 
-  /// Sets out[i] to the sample at first + i * stride.
+  /// Sets out[i] to the sample at position first + i * stride.
   /// REQUIRES: all these positions < size(), stride > 0.
   /// Cost: O(1) per position; less if many of them are in one group.
   void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;

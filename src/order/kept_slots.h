@@ -31,8 +31,8 @@ class KeptSlots {
   std::uint64_t num_slots() const noexcept { return num_slots_; }
   std::uint64_t num_skipped() const noexcept { return gaps_.empty() ? 0 : gaps_.back().skipped; }
 
-  /// Returns the slot of kept slot `kept`. Beyond the last kept slot, the numbering continues
-  /// without gaps.
+  /// Returns the slot that has number `kept` among the kept slots. Beyond the last kept slot, the
+  /// numbering continues without gaps.
   std::uint64_t slot(std::uint64_t kept) const noexcept;
   /// Returns the number of kept slots, from `kept` on, whose slots are consecutive.
   std::uint64_t run_length(std::uint64_t kept) const noexcept;

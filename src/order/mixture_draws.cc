@@ -92,7 +92,7 @@ inline MixtureDraw MixtureDraws::descend(std::uint64_t block, std::uint64_t entr
     const std::uint64_t left_begin = nodes_[i].left(begin);
     const std::uint64_t left_end = nodes_[i].left(end);
     const std::uint64_t count = left_end - left_begin;
-    // There is no branch, because the CPU could not predict it.
+    // This code has no branch, because the CPU could not predict it.
     const std::uint64_t right = entry >= count ? 1 : 0;
     const std::uint64_t mask = 0 - right;
     entry -= count & mask;

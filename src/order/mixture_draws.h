@@ -23,18 +23,18 @@ struct MixtureDraw {
 /// draw is in exactly one slot. The order of the data set determines the sample of each draw.
 ///
 /// The map is a function of (weights, seed, slot). At every multiple of 256 slots (a block), the
-/// number of draws from each data set is as exact as possible. The slots before that multiple
-/// contain, for each data set, all draws below this number. Within a block, all 256 draws are in
-/// random order.
+/// number of draws from each data set is as exact as possible. If this number is k for a data set,
+/// the slots before that multiple contain its draws 0 to k - 1. Within a block, all 256 draws are
+/// in random order.
 ///
-/// Why a tree: if counts were floors of running sums, the count of a data set could fall, because
-/// both ends of its part move. In the tree, the counts of both sides of each node only grow. Why
-/// fractions of 2^64: they need one multiplication per node, and no division. Why not a Permutation
-/// for each block: if there are many ranks, a rank needs only a few entries of every block. The
-/// table of entries is small enough for the CPU's cache.
+/// Why a tree: the count of a data set must never fall from one slot to the next. A count that is
+/// the difference of two rounded running sums could fall. In the tree, the counts of both sides of
+/// each node only grow. Why fractions of 2^64: they need one multiplication per node, and no
+/// division. Why not a Permutation for each block: if there are many ranks, a rank needs only a few
+/// entries of every block. The table of entries is small enough for the CPU's cache.
 ///
 /// Threads: immutable; safe from any thread.
-/// Memory: 600 bytes, 16 per leaf, 8 per data set.
+/// Memory: 600 bytes, plus 16 per leaf and 8 per data set.
 /// Source: docs/formats/order.md (Mixtures, version 2).
 class MixtureDraws {
  public:
@@ -54,7 +54,7 @@ class MixtureDraws {
   const std::vector<std::uint64_t>& shares() const noexcept { return shares_; }
 
   /// Sets dataset[i] and draw[i] to the content of slot first + i * stride.
-  /// REQUIRES: both spans have one size; all slots are below kMaxSlots.
+  /// REQUIRES: both spans have the same size; all slots are below kMaxSlots.
   /// Cost: O(log data sets) per slot, for any stride.
   void locate(std::uint64_t first, std::uint64_t stride, std::span<std::uint32_t> dataset,
               std::span<std::uint64_t> draw) const noexcept;
@@ -104,7 +104,7 @@ class MixtureDraws {
 
   std::vector<std::uint64_t> shares_;
   std::vector<Node> nodes_;  ///< the inner nodes; nodes_[0] is unused
-  unsigned depth_ = 0;       ///< k
+  unsigned depth_ = 0;       ///< k in docs/formats/order.md: number of levels of the tree
   std::array<std::uint8_t, kBlock> table_;
   std::array<std::uint8_t, kBlock> inverse_;
   std::uint64_t key_begin_;

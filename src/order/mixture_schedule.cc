@@ -67,7 +67,7 @@ Mixture canonical(Mixture mixture) {
     check(change, earlier, mixture.parts.size());
     earlier = change.from;
     const std::uint64_t from = block_at(change.from);
-    // The last one of the changes that are rounded to one block applies.
+    // If several changes are rounded to the same block, the last of them applies.
     const bool is_last_of_block =
         i + 1 == mixture.schedule.size() || block_at(mixture.schedule[i + 1].from) > from;
     if (!is_last_of_block || change.weights == current) continue;
@@ -120,11 +120,11 @@ const MixtureSchedule::Piece& MixtureSchedule::piece_at(std::uint64_t slot) cons
   return *std::prev(std::ranges::upper_bound(pieces_, slot, {}, &Piece::begin));
 }
 
-/// The piece that contains a draw, or the last one.
+/// Returns the piece that contains a draw; the last piece if the mixture ends before the draw.
 const MixtureSchedule::Piece& MixtureSchedule::piece_of_draw(std::size_t dataset,
                                                              std::uint64_t draw) const noexcept {
   // If a piece has no draw from the data set, its before[dataset] equals that of the next piece.
-  // upper_bound() therefore finds the last of such equal pieces, which has the draw.
+  // The search therefore finds the last of such equal pieces, which has the draw.
   return *std::prev(std::ranges::upper_bound(
       pieces_, draw, {}, [dataset](const Piece& piece) { return piece.before[dataset]; }));
 }

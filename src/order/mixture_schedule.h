@@ -12,18 +12,17 @@
 namespace shardwise::detail {
 
 /// Returns `mixture` with its schedule in the canonical form: `from` is a multiple of
-/// MixtureDraws::kBlock, and each change has another position and other weights than the one
-/// before.
+/// MixtureDraws::kBlock, and each change differs in position and weights from the change before it.
 /// Errors: InvalidArgument for a change that is not valid.
 Mixture canonical(Mixture mixture);
 
 /// True if the mixtures differ at most in their weights.
 bool differ_only_in_weights(const Mixture& one, const Mixture& other);
 
-/// Returns the mixture of a run that had the weights of `past`, and has those of `future` from the
-/// first block on that begins at `from` or later. From kMaxSamples on there is no block.
-/// REQUIRES: differ_only_in_weights(past, future); both are canonical. Errors: InvalidArgument if
-/// `past` is not canonical and not valid.
+/// Returns a mixture that has the weights of `past` up to the first block that begins at or after
+/// `from`, and those of `future` from there on. Returns `past` if that block would begin at
+/// kMaxSamples or later.
+/// REQUIRES: differ_only_in_weights(past, future); both are canonical. Errors: as canonical().
 Mixture continued(const Mixture& past, const Mixture& future, std::uint64_t from);
 
 /// Maps each slot of a mixture to a data set and a draw from that data set, like MixtureDraws, with
@@ -33,10 +32,10 @@ Mixture continued(const Mixture& past, const Mixture& future, std::uint64_t from
 ///     piece     |  weights 0      |   weights 1      |   weights 2      |
 ///     draws     d(0, x)           d(1, x) + c1       d(2, x) + c2
 ///
-/// d(i, x) is the number of draws before slot x that MixtureDraws with weights i has. A constant is
-/// added for each piece and data set, so that the numbers continue at the border: c1 = d(0, b1) -
-/// d(1, b1). At borders of blocks d() never falls, so the draws of a data set are numbered without
-/// gap or repetition in all pieces. A change to the same weights changes nothing.
+/// For each data set, d(i, x) is its number of draws before slot x in a MixtureDraws with weights
+/// i. A constant is added for each piece and data set, so that the numbers continue at the border:
+/// c1 = d(0, b1) - d(1, b1). At borders of blocks d() never falls, so the draws of a data set are
+/// numbered without gap or repetition in all pieces. A change to the same weights changes nothing.
 ///
 /// Threads: immutable; safe from any thread.
 /// Memory: for each piece that of MixtureDraws, and 16 bytes per data set.

@@ -87,8 +87,8 @@ void PassSlots::fill_pass(const EpochOrder& order, std::uint64_t first, std::uin
     order.fill(streams_.position_of_slot(first), stride / num_streams, out);
     return;
   }
-  // Consecutive elements of `out` are in these streams in turn. Within a stream they are
-  // consecutive positions.
+  // Consecutive elements of `out` are in `shared` streams in turn. The elements of one stream are
+  // at consecutive positions.
   const std::uint64_t shared = num_streams / stride;
   std::array<std::uint64_t, kRun> run;
   for (std::size_t begin = 0; begin < out.size(); begin += kRun) {

@@ -61,8 +61,8 @@ class SHARDWISE_EXPORT Permutation {
   /// The number whose image is `v`. Errors: OutOfRange.
   std::uint64_t inverse(std::uint64_t v) const;
 
-  /// Replaces each value by its image. It computes several values at once, which is faster than
-  /// single calls.
+  /// Replaces each value by its image. Computes several values at once, which is faster than single
+  /// calls.
   /// REQUIRES: every value < size().
   void apply(std::span<std::uint64_t> values) const noexcept;
 

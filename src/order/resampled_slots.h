@@ -53,7 +53,7 @@ class ResampledSlots final : public SlotOrder {
   std::uint64_t epoch_size_;
   Streams streams_;
   ShardOffsets starts_;                           ///< when drawing by shard
-  std::uint64_t draw_size_ = 1;                   ///< when drawing by shard: L
+  std::uint64_t draw_size_ = 1;                   ///< when drawing by shard: L, as explained above
   std::shared_ptr<const WeightedDraw> weighted_;  ///< when drawing with weights
   std::uint64_t epoch_ = 0;
 };

@@ -83,7 +83,7 @@ std::string from_base64(std::string_view text) {
       bytes += static_cast<char>((bits >> num_bits) & 0xff);
     }
   }
-  // Refuse unused bits that are not 0; otherwise several texts would be the same token.
+  // Refuse unused bits that are not 0; otherwise several texts would decode to the same token.
   const std::uint32_t left = bits & ((1U << num_bits) - 1);
   if (num_bits == 6 || left != 0) throw_damaged("the last character is wrong");
   return bytes;
@@ -359,7 +359,8 @@ bool has_schedule(const ResumeToken::OrderSpec& spec) {
   return mixture != nullptr && !mixture->schedule.empty();
 }
 
-/// Returns the version of the format in which the token is written: the lowest that has everything.
+/// Returns the version of the format in which the token is written: the lowest version that can
+/// represent the whole token.
 unsigned version_for(const ResumeToken& token) {
   const bool has_schedules =
       has_schedule(token.spec) ||

@@ -60,7 +60,7 @@ void Sampler::start(SkipList::Point point, const SkipList& skip, const Order* ch
     throw InvalidArgument("no epoch " + std::to_string(point.epoch), {},
                           "choose an epoch from 0 to 2^64 - 2");
   }
-  SkipList kept = skip;  // `skip` may refer to skip_; it is copied first, because this may throw
+  SkipList kept = skip;  // copy before any change: `skip` may refer to skip_, and copying may throw
   prepare(point, skip, changed);
   epoch_ = point.epoch;
   first_position_ = point.position;

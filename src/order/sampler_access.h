@@ -28,11 +28,12 @@ struct Dealt {
 
 /// The part of an epoch from the point where the sampler began to the end. The kept slots after
 /// that point are numbered from 0 as "walk slots". Rank r of W gets the walk slots r, r + W, r + 2
-/// W, ... With balanced bytes it gets the same number of slots of each step, but different ones.
+/// W, ... With balanced bytes, rank r gets as many walk slots of each step, but deal() chooses
+/// them.
 struct Walk {
   KeptSlots kept;
   std::uint64_t first_kept = 0;  ///< number of the kept slot that is walk slot 0
-  Partition partition;           ///< of the walk
+  Partition partition;           ///< partition of the walk slots
   KeptSlots pads;                ///< the kept slots of the whole epoch, which pads repeat from the
                                  ///< first on
   Dealt dealt;                   ///< the step that was distributed last

@@ -22,8 +22,8 @@ class KeptSlots;
 ///     const auto node = schedule->uses({.first = 8, .count = 8});     // of its ranks 8 to 15
 ///
 /// Units: time is counted in delivered slots. Rank r of W delivers its sample i in slot i * W + r.
-/// Both count from the point where the sampler began. For a whole epoch in which no samples are
-/// left out, slots are the positions of resume tokens. Replicas deliver in the same slots.
+/// Slots and i count from the point where the sampler began. For a whole epoch in which no samples
+/// are left out, slots are the positions of resume tokens. Replicas deliver in the same slots.
 ///
 /// Guarantees for the uses of a node:
 ///

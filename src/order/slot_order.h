@@ -31,7 +31,7 @@ class SlotOrder {
   /// is a multiple of it.
   virtual void fill(std::uint64_t first, std::uint64_t stride,
                     std::span<std::uint64_t> out) const = 0;
-  /// Whether fill() accepts `count` slots from `first` on.
+  /// True if fill() accepts `count` slots from `first` on, with this stride.
   bool in_epoch(std::uint64_t first, std::uint64_t stride, std::size_t count) const {
     return count == 0 || (first < num_slots() && (num_slots() - 1 - first) / stride >= count - 1);
   }

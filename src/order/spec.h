@@ -21,8 +21,8 @@ const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                                  const RankOptions& ranks);
 
-/// Returns the position of the run at which a position of an epoch is, at most kMaxSamples: the
-/// positions of the earlier epochs count, too.
+/// Converts a position in an epoch to a position in the run, which also counts all positions of the
+/// earlier epochs. At most kMaxSamples.
 std::uint64_t position_in_run(const ResumeToken::OrderSpec& spec, SkipList::Point point);
 
 /// Returns `here` with the weights of `there` before `position` of the run, if the orders differ

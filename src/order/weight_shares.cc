@@ -80,8 +80,8 @@ std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::u
       ++lifted;
     }
   }
-  // This stays positive: `lifted` is less than the number of weights, and the greatest share is at
-  // least 2^32.
+  // The greatest share stays positive: it is at least 2^32, and `lifted` is less than the number of
+  // weights.
   *std::max_element(shares.begin(), shares.end()) -= lifted;
   return shares;
 }

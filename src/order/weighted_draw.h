@@ -35,8 +35,8 @@ class WeightedDraw {
   /// Cost: O(1); one cache miss if the table exceeds the CPU's cache.
   std::uint64_t operator()(std::uint64_t uniform) const noexcept;
 
-  /// XXH3, 64 bits, of the shares as little-endian numbers of 64 bits. Weights with the same digest
-  /// give the same draws.
+  /// The 64-bit XXH3 hash of the shares, stored as little-endian 64-bit numbers. Weights with the
+  /// same digest give the same draws.
   std::uint64_t digest() const noexcept { return digest_; }
 
  private:

@@ -94,7 +94,8 @@ void WidsSampler::prepare(SkipList::Point point, const SkipList& skip, const Ord
   for (const WidsWalk::Range& range : replay->ranges) size += range.end - range.begin;
   replay_ = std::move(replay);
   first_index_ = index_at(point.position, num_shares(), share());
-  // Counts as if every rank had a whole block; the samples that a rank lacks are at its end.
+  // The counts assume that every rank has a whole block. The samples that a rank lacks are at the
+  // block's end.
   set_walk(num_positions() - point.position, size - std::min(size, first_index_));
 }
 

@@ -29,9 +29,9 @@ class SHARDWISE_EXPORT PythonRandom {
   std::mt19937 engine_;
 };
 
-/// The state of wids' iterate_ranges() within one of its ranges. It iterates over the ranges, and
-/// over the numbers in each range, shuffled or not.
-/// Memory: 24 bytes per range, and the numbers of one.
+/// The state of wids' iterate_ranges() within one of its ranges. iterate_ranges() iterates over the
+/// ranges, and over the numbers in each range, shuffled or not.
+/// Memory: 24 bytes per range, plus the numbers of one range.
 struct WidsWalk {
   struct Range {
     std::uint64_t begin;

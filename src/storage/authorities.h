@@ -8,7 +8,7 @@ namespace shardwise {
 /// The certificate authorities that are trusted for https.
 struct Authorities {
   std::string file = {};  ///< certificates in PEM; may be empty
-  /// One certificate per file, named by hash as `openssl rehash` names them.
+  /// Folder with one certificate per file. The files are named by hash, as by `openssl rehash`.
   std::string folder = {};
   /// The setting that named the file or the folder, for messages, e.g. "SSL_CERT_FILE"; may be
   /// empty.
@@ -18,13 +18,14 @@ struct Authorities {
   bool are_none() const { return file.empty() && folder.empty() && !are_built_in; }
 };
 
-/// The default paths of the linked libcurl; empty if it was built for many distributions.
+/// The default paths of the linked libcurl; empty if libcurl has none, e.g. because it was built
+/// for many distributions.
 struct BuiltInAuthorities {
   std::string file = {};
   std::string folder = {};
 };
 
-/// Finds the authorities. The first of these sources that has any is used alone: `ca_file`;
+/// Finds the authorities. Only the first of these sources that exists is used: `ca_file`;
 /// CURL_CA_BUNDLE; SSL_CERT_FILE with SSL_CERT_DIR; existing files of `built_in`; the first
 /// existing path of `places`.
 /// Cost: each call reads the environment and the disk.

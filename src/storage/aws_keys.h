@@ -23,7 +23,8 @@ class AwsKeyChain {
       : options_(options.s3), services_(options) {}
 
   /// Returns the keys; empty if no source has keys.
-  /// @param refused  keys that the server refused; other keys are returned.
+  /// @param refused  id() of the keys that the server refused; they are not taken from the cache
+  ///   again.
   /// Errors: as AwsServices; InvalidArgument for contradictory settings.
   AwsKeys find(const Refused& refused, const CancelToken& cancel);
 

@@ -38,8 +38,8 @@ bool is_section(std::string_view header, std::string_view kind, std::string_view
 /// The syntax is that of Amazon's tools (Python's configparser): names in any case, "=" or ":", and
 /// indented lines. A line that is indented deeper than the previous setting belongs to that
 /// setting: "endpoint_url" below "s3 =" becomes "s3.endpoint_url".
-/// Errors: InvalidArgument for a line without a setting. Messages never quote a line, which may
-///   contain a key.
+/// Errors: InvalidArgument for a line that is not "name = value". Messages never quote a line,
+///   because it may contain a key.
 bool read_section(const std::string& path, std::string_view kind, const std::string& name,
                   AwsSettings& settings) {
   const std::string all = find_text(path, kWhat).value_or("");

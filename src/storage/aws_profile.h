@@ -13,8 +13,8 @@ using AwsSettings = std::map<std::string, std::string>;
 /// Reads a profile from ~/.aws/credentials and ~/.aws/config, or from the files that the
 /// environment names. Settings of the credentials file take precedence.
 /// @param must_be_there  throw if the profile is missing.
-/// Errors: InvalidArgument if a required profile or a named services section is missing, or if one
-///   of their lines has no setting.
+/// Errors: InvalidArgument if a required profile or a named services section is missing, or if a
+///   line in them is not "name = value".
 AwsSettings read_aws_profile(const std::string& name, bool must_be_there);
 
 /// Returns the address of a service ("s3", "sso_oidc") without trailing slashes; empty means AWS's

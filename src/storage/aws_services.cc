@@ -26,8 +26,8 @@ using ServiceJson = nlohmann::json;
   throw FetchError("cannot get AWS credentials from " + source, why, remedy);
 }
 
-/// Extracts the keys from a service's answer. `names` are the JSON members, which services spell
-/// differently.
+/// Extracts the keys from a service's answer. `names` are the JSON members with the key's id, the
+/// secret, the session token and the expiry time; services spell them differently.
 AwsKeys keys_of(const ServiceJson& json, const std::string& source,
                 const std::array<const char*, 4>& names = {"AccessKeyId", "SecretAccessKey",
                                                            "Token", "Expiration"}) {

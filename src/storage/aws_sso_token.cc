@@ -54,7 +54,7 @@ struct SsoToken {
   }
   std::string text(const char* name) const { return json_text(all, name); }
   bool is_there() const { return !text("accessToken").empty(); }
-  /// True if field `name` holds a time that is more than `longer_than` from now.
+  /// True if field `name` is a time more than `longer_than` in the future.
   bool lasts(const char* name, std::chrono::seconds longer_than = {}) const {
     const auto end = parse_iso_time(text(name));
     return end && *end > system_clock::now() + longer_than;

@@ -12,7 +12,7 @@ namespace shardwise {
 /// Blob Storage, with credentials from the environment. See docs/remote.md.
 std::unique_ptr<Fetcher> make_az_fetcher(const Fetchers::Options& options);
 
-/// Returns the string that a request to Azure signs ("Shared Key").
+/// Returns the string to sign for a request to Azure ("Shared Key").
 /// @param path   path as encoded in the URL.
 /// @param query  query without the question mark.
 /// @param date   value of the x-ms-date header.

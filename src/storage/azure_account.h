@@ -36,7 +36,7 @@ class AzureTokens {
   explicit AzureTokens(const Fetchers::Options& options);
 
   /// Returns a token; empty if no source is configured.
-  /// @param refused  token that the server refused; another token is returned.
+  /// @param refused  token that the server refused; it is not taken from the cache again.
   /// Errors: InvalidArgument, FetchError, Cancelled. Messages never contain a secret.
   AccessToken find(const Refused& refused, const CancelToken& cancel);
 

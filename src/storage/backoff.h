@@ -29,16 +29,16 @@ class Backoff {
 
   struct Failure {
     std::optional<std::chrono::seconds> retry_after = {};  ///< the answer's Retry-After header
-    /// Replaces the retry budget if it is shorter.
+    /// Used instead of the retry budget if this timeout is shorter.
     std::optional<std::chrono::milliseconds> timeout = {};
-    /// Called before a pause with the time left in the budget, after repeated failures or a long
-    /// silence.
+    /// Called before a pause, if several attempts have failed or no bytes have arrived for long.
+    /// Gets the time left in the budget.
     std::function<void(std::chrono::milliseconds left)> tell = nullptr;
   };
   /// Pauses until the next attempt. Returns false if the retry budget is spent. Errors: Cancelled.
   bool wait_for_next(const Failure& failure);
-  /// Pauses until the next attempt after a wrong answer. Returns false if the retry budget is
-  /// spent, or if the previous wrong answer was the same.
+  /// Call this after an answer with wrong content. Pauses until the next attempt. Returns false if
+  /// the retry budget is spent, or if the previous wrong answer was the same.
   /// @param what  text that identifies the wrong answer.
   bool wait_after_wrong(std::string_view what);
 

@@ -37,7 +37,7 @@ constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
 constexpr std::string_view kNoteSuffix = ".note";
 constexpr const char* kSourceAttribute = "user.shardwise.source";
-// An upper bound, because file systems store less in an attribute.
+// Size of the buffer for the attribute. A longer attribute counts as missing.
 constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 10;
 constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
@@ -184,8 +184,8 @@ CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
   require_access(shards);
 }
 
-/// Another user can replace shards in that user's directory, even if the index has hashes of the
-/// shards. The caller must therefore consent explicitly.
+/// The owner of a directory can replace shards in it, even if the index has hashes of the shards.
+/// The caller must therefore consent explicitly to using another user's directory.
 void CacheDirectory::require_access(const std::string& path) const {
   if (sharing_ == Sharing::kReadOnly) return require_no_public_directory(path, kPurpose);
   const bool is_ours = !is_read_only_ && sharing_ == Sharing::kGroup && is_group_directory(path);
@@ -210,7 +210,7 @@ void CacheDirectory::require_nobody_elses(const std::string& path) const {
                          : "share the directory (" + spelled("ShardCache::Options::group_shared") +
                                "), or name another directory");
   }
-  // A directory of root may grant access to a group.
+  // This check is needed for a directory of root, which may grant access to a group.
   require_unshared_directory(path, kPurpose);
 }
 
@@ -317,7 +317,8 @@ CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const 
       contents.foreign.emplace_back(file);
     }
   });
-  // A linear search suffices, because temporary files are few.
+  // A shard that was renamed during the listing is listed twice: remove its temporary entry. A
+  // linear search suffices, because temporary files are few.
   std::erase_if(contents.temporaries, [&](const Temporary& temporary) {
     return std::find(inodes.begin(), inodes.end(), temporary.inode) != inodes.end();
   });
@@ -333,7 +334,7 @@ CacheDirectory::QuickCheck CacheDirectory::quick_check_of(const File& shard) {
 
 std::optional<CacheDirectory::Record> CacheDirectory::parse_record(const std::string& name,
                                                                    const std::string& bytes) {
-  // A valid record has only integers, but the parser turns integers that overflow into floats.
+  // A valid record has no floats. The parser turns an integer that overflows into a float.
   bool has_fraction = false;
   const auto json = nlohmann::json::parse(
       bytes, [&](int /*depth*/, nlohmann::json::parse_event_t, const nlohmann::json& value) {
@@ -471,7 +472,7 @@ std::optional<std::uint64_t> find_size(const std::string& path) {
     if (errno == ENOENT) return std::nullopt;
     throw_errno(errno, "cannot access", path);
   }
-  if (!S_ISREG(st.st_mode)) return std::nullopt;  // not followed; a new shard replaces it
+  if (!S_ISREG(st.st_mode)) return std::nullopt;  // e.g. a link; a new shard replaces it
   return static_cast<std::uint64_t>(st.st_size);
 }
 

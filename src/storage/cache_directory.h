@@ -35,7 +35,7 @@ class CacheDirectory {
     std::vector<std::string> records;          ///< names of shards
     std::vector<std::string> notes;            ///< names of shards
     std::vector<std::string> temporary_notes;  ///< paths
-    std::vector<std::string> foreign;          ///< file names
+    std::vector<std::string> foreign;          ///< names of files that do not belong to the cache
   };
   /// Attributes of a shard's file that change if the file is written to.
   struct QuickCheck {
@@ -59,7 +59,7 @@ class CacheDirectory {
 
   /// Which other users may read and write the cache.
   enum class Sharing : std::uint8_t {
-    kOwn,       ///< only root; read-only if this user cannot write to the directory
+    kOwn,       ///< no user except root; read-only if this user cannot write to the directory
     kGroup,     ///< members of the directory's group
     kReadOnly,  ///< any user; this process writes nothing
   };
@@ -69,9 +69,9 @@ class CacheDirectory {
 
   bool is_read_only() const noexcept { return is_read_only_; }
   bool is_own() const noexcept { return sharing_ == Sharing::kOwn; }
-  /// True if a user other than root may change the open shard, or may have created it. The present
-  /// permissions of the file and of all its parent folders decide. In that case the shard's record
-  /// proves nothing.
+  /// True if a user other than root may change the open shard, or may have created it. The shard's
+  /// record then proves nothing. The check uses the present permissions of the file and of all its
+  /// parent folders.
   bool may_be_changed_by_others(const File& shard) const;
 
   const std::string& path() const noexcept { return path_; }

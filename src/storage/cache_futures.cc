@@ -108,12 +108,13 @@ class WaitingRanks {
       if (other.future->hash() == hash) slowest_ = std::min(slowest_, other.pace.now);
     }
   }
-  /// Returns a rank's position, originally `slot`, when another rank is at slot `at`. If the other
-  /// rank has passed the end of the epoch, this rank has reached that end.
+  /// Corrects the estimate `slot` of a rank's position at the time when another rank is at slot
+  /// `at`. Once the other rank has passed the end of the epoch, this rank has reached that end,
+  /// because the other rank waited for it.
   std::uint64_t from(std::uint64_t slot, std::uint64_t at) const noexcept {
     return at >= waits_at_ ? std::max(slot, waits_at_) : slot;
   }
-  /// Returns how many slots a use is delayed, because the rank waits at the end of the epoch.
+  /// Returns by how many slots a use is delayed, because the rank waits at the end of the epoch.
   std::uint64_t wait(const NextUse& next, std::uint64_t from, std::uint64_t now) const noexcept {
     const bool waits =
         next.kind == NextUse::Kind::kAt && from < waits_at_ && next.position >= waits_at_;

@@ -16,10 +16,10 @@
 #include "shardwise/base/hash.h"
 #include "storage/eviction.h"
 
-// Each user of a shard cache posts the shards it will need, in files of the cache
-// (docs/formats/cache-directory.md). Other users therefore do not evict shards that it is about to
-// read. A user is one reader of a known order. It counts time in slots of that order; the ratio of
-// two users' speeds converts the slots of one to the slots of the other.
+// Each user of a shard cache posts the shards that it will need, in a file in the cache
+// (docs/formats/cache-directory.md), so that other users do not evict them. A user is one reader.
+// If its order is unknown, it posts no uses. Otherwise it counts time in slots of that order; the
+// ratio of two users' speeds converts the slots of one user to those of the other.
 
 namespace shardwise::detail {
 
@@ -52,8 +52,8 @@ class SHARDWISE_EXPORT UserFuture {
   /// @param uses  may be in any order.
   explicit UserFuture(std::vector<PostedUse> uses);
 
-  /// Returns when the user next needs the shard. The user is at `slot`, and has read all slots
-  /// before `now`.
+  /// Returns when this user needs the shard next, counted from `slot`. This user has read all slots
+  /// before `now`. If it also needs the shard between `now` and `slot`, may_go_now is false.
   NextUse next_use(const Hash128& name, std::uint64_t slot, std::uint64_t now) const noexcept;
   const std::vector<PostedUse>& uses() const noexcept { return uses_; }
   /// Hash of the uses. It is equal for users that need the same shards at the same slots, as the

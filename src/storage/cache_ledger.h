@@ -40,8 +40,8 @@ class CacheLedger {
   /// writable. If is_unchanged_since() returns true after the listing, the listed bytes may be
   /// recorded.
   Count read_before_listing() const noexcept;
-  /// True if the ledger has not changed since `before` was read. A listing made after that is then
-  /// still current.
+  /// True if the ledger has not changed since `before` was read. In this case a listing that was
+  /// made in between is still current.
   bool is_unchanged_since(const Count& before) const noexcept {
     return before.doubt != 0 && read() == before;
   }

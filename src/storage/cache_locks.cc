@@ -24,7 +24,7 @@ File open_locks(const CacheDirectory& directory) {
 }
 
 std::uint64_t number_in(std::string_view name) {
-  // Small enough that the largest offset, 2k + 2, is a valid signed file offset.
+  // Shifted, so that the largest offset, that of use_byte(), fits in a signed file offset.
   return hash64(name) >> 3;
 }
 
@@ -93,8 +93,8 @@ bool ByteLocks::try_take(std::uint64_t byte) {
     if (is_first) file_ = open_locks(directory_);
     if (!file_.try_lock_byte(byte, true)) return false;
     if (file_.has_name()) return true;
-    // The file was unlinked; see ByteLock::try_take(). It cannot be replaced if this object already
-    // holds locks in it.
+    // The file was unlinked; see ByteLock::try_take(). The file cannot be reopened if this object
+    // already holds locks in it.
     if (!is_first) return false;
     file_.close();
   }
@@ -113,8 +113,8 @@ std::optional<PinTable::Pin> PinTable::try_pin(const std::string& name) {
   renew();
   Users& users = users_[name];
   if (directory_.is_read_only()) {
-    // The lock prevents eviction of the shard. Without the lock the mapping stays readable even if
-    // the shard is evicted.
+    // The lock prevents eviction of the shard. If it cannot be taken, the shard may be evicted, but
+    // its mapping stays readable.
     if (!users.is_locked) users.is_locked = try_lock_without_writing(use_byte(name));
     ++users.own;
     return Pin{.process = process_, .is_shared = false};

@@ -100,8 +100,8 @@ class ByteLocks {
 
 /// The shards that this process pins. Threads: internally synchronised.
 ///
-/// After fork(), the child does not have the parent's pins, except for copies of those that the
-/// parent has shared. The child takes these copies when it first pins or unpins a shard.
+/// After fork(), the child has copies of only those pins that the parent has shared. It takes these
+/// copies when it first pins or unpins a shard.
 class PinTable {
  public:
   explicit PinTable(const CacheDirectory& directory) : directory_(directory) {}
@@ -127,7 +127,8 @@ class PinTable {
   void adopt() noexcept SHARDWISE_REQUIRES(mutex_);
   /// Opens the locks file if this process has not opened it yet, or if the file was unlinked.
   void renew() SHARDWISE_REQUIRES(mutex_);
-  /// In a read-only cache: takes the lock if possible.
+  /// In a read-only cache: tries to lock the byte. Returns false if that fails or the locks file
+  /// could not be opened.
   bool try_lock_without_writing(std::uint64_t byte) SHARDWISE_REQUIRES(mutex_);
 
   const CacheDirectory& directory_;
@@ -187,7 +188,8 @@ class CacheLocks {
   /// The time of the latest write to a temporary file of the shard; 0 if it has no such file. Cost:
   /// O(shards).
   std::int64_t latest_write_ns(const std::string& name) const;
-  /// Calls on_wait once per shard, and once more if the process that holds the lock is stopped.
+  /// Calls on_wait once per shard, and once more if the process that holds the lock is stopped
+  /// (SIGSTOP).
   void report_wait(const CacheRequest& request, const std::string& name, const LockWatch& watch);
   void require_progress(const CacheRequest& request, const LockWatch& watch,
                         std::chrono::milliseconds silent) const;

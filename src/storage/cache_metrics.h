@@ -11,7 +11,7 @@
 #include "shardwise/storage/shard_cache.h"
 
 // Statistics in Prometheus' text format, version 0.0.4, for node_exporter's textfile collector.
-// Every sample has the label `directory`. Samples of a single process also have the label `pid`, so
+// Every metric has the label `directory`. Metrics of a single process also have the label `pid`, so
 // that the collector can read the files of several processes.
 
 namespace shardwise::detail {

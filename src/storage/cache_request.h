@@ -23,14 +23,15 @@ namespace shardwise::detail {
 struct ShardSource {
   /// URL of a remote shard, or path of a local shard.
   std::string url;
-  /// Path of a local file with the same bytes as `url`. It is copied instead of fetching the URL;
-  /// optional.
+  /// Path of a local file with the same bytes as `url`; optional. If set, this file is copied
+  /// instead of fetching the URL.
   std::string local_copy = {};
   /// The requested version: a Fetcher::Stat::validator or a local_validator(). Other versions are
   /// neither fetched nor taken from the cache. Empty means any version.
   std::string validator = {};
-  /// The local_validator() of the file that was indexed. If `validator` is empty, it is part of the
-  /// shard's name in the cache, so that a shard that was indexed again is not taken from there.
+  /// The local_validator() of the file that was indexed. If `validator` is empty, this value is
+  /// part of the shard's name in the cache. A copy that was cached before the shard was indexed
+  /// again is therefore not used.
   std::string indexed_as = {};
   /// Compression of the file at its source. The cache stores the file decompressed.
   Compression compression = Compression::kNone;
@@ -185,7 +186,7 @@ struct SHARDWISE_EXPORT CacheAccess {
                          bool may_begin);
   /// True if a complete shard with this name exists. The shard is not verified. Cost: one stat.
   static bool is_there(const ShardCache& cache, const std::string& name);
-  /// Adds the time that a caller waited for a shard that it follows to the statistics.
+  /// Adds to the statistics the time that a caller waited for a shard that it follows.
   static void add_wait(ShardCache& cache, std::chrono::nanoseconds waited);
 
   /// Returns the note of this shard; nullopt if the note is missing or damaged, or if the shard

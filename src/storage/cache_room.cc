@@ -198,8 +198,8 @@ void CacheRoom::mark_stuck(Survey& found) {
   auto before = std::exchange(stuck_since_, {});
   for (Candidate& candidate : found.shards) {
     const auto at = before.find(candidate.shard.name);
-    // If the shard is needed before the new one, a reader may have pinned it for that use. Then its
-    // time does not count, and starts again.
+    // If the shard is needed before the new one, a reader may have pinned it for that use. Do not
+    // count that time: drop the entry, so that the time starts again.
     if (at == before.end() || !candidate.next.may_go_now) continue;
     candidate.is_stuck = now - at->second >= options_.room_timeout;
     stuck_since_.insert(before.extract(at));
@@ -344,9 +344,9 @@ CacheRoom::Plan CacheRoom::make_plan(std::uint64_t budget_bytes, const Wanted& w
     return found;
   };
   Plan plan{.found = probe(), .locks = ByteLocks(directory_), .eviction = {}};
-  // First trim a cache that exceeds its budget, because shards were in use or the budget was larger
-  // before. Until it is trimmed, no fetch finds room. Count pinned shards as evicted, so that no
-  // shard that is needed sooner is evicted instead of them.
+  // First trim the cache if it exceeds its budget, e.g. because the budget was larger before, or
+  // shards were in use. Until the cache is trimmed, no fetch finds room. Count pinned shards as
+  // evicted, so that no shard that is needed sooner is evicted instead of them.
   if (plan.found.bytes > options_.budget_bytes) {
     const bool spares_needed = !is_disk_full && may_exceed_budget(wanted.urgency);
     if (trim(plan.found, options_.budget_bytes, spares_needed ? Spare::kNeeded : Spare::kPinned,

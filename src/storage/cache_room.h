@@ -102,7 +102,7 @@ class CacheRoom {
     ByteLocks locks;
     Eviction eviction;
   };
-  /// Candidates that are not evicted now, but count as evicted.
+  /// The candidates that trim() leaves in the cache, but counts as evicted.
   enum class Spare : std::uint8_t {
     kNone,
     kPinned,
@@ -111,7 +111,8 @@ class CacheRoom {
 
   /// Lists the files, and determines when each shard except `name` is needed next.
   Survey survey(const std::string& name, const NextUseOf& next_use) const;
-  /// Marks the shards that users of unknown order may keep, up to their fair share of the budget.
+  /// Marks the shards that users whose order is unknown may keep, up to their fair share of the
+  /// budget.
   void spare_unknown(Survey& found) const;
   /// Marks candidates that could be evicted, but have been pinned for room_timeout.
   void mark_stuck(Survey& found);

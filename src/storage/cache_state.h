@@ -139,8 +139,9 @@ struct ShardFetch::Impl {
   void expand(FileSink& sink, std::string_view compressed, const std::string& name);
   /// Makes room, and creates the temporary file with the shard's final size.
   Room make_room(Urgency urgency, std::uint64_t needed_at = 0, bool may_overflow = false);
-  /// Waits for room, stage by stage. Without room, creates the file outside the budget. Returns
-  /// false if the caller must read single samples from the source instead.
+  /// Waits for room, with increasing Urgency (next_stage()). If there is still no room, creates the
+  /// file outside the budget. Returns false if the caller must read single samples from the source
+  /// instead.
   bool find_room();
   /// Creates the file outside the budget, because another version of the shard is in use under the
   /// same name.

@@ -129,7 +129,7 @@ Handle CurlPool::take_from(std::vector<Handle> Idle::*idle) {
 template <class Handle>
 void CurlPool::give_to(std::vector<Handle> Idle::*idle, std::size_t max, Handle handle) noexcept {
   Idle* const mine = idle_.load(std::memory_order_acquire);
-  // Taken before a fork in a callback: do not reuse it in the child.
+  // The handle was taken before a callback forked. Do not reuse it in the child.
   if (mine->pid != ::getpid()) return;
   const Lock lock(mine->mutex);
   std::vector<Handle>& handles = mine->*idle;

@@ -38,10 +38,10 @@ class CurlMulti {
   struct Ended {
     CURL* easy = nullptr;
     CURLcode code = CURLE_OK;
-    /// No other transfer uses its connection yet. May be false although none does.
+    /// True if certainly no other transfer has taken over this transfer's connection.
     bool has_idle_connection = false;
   };
-  /// Starts a transfer. Returns false if libcurl cannot.
+  /// Starts a transfer. Returns false if libcurl cannot start it.
   /// REQUIRES: `easy` outlives the transfer, which ends with remove().
   bool add(CURL* easy) noexcept;
   /// Performs the transfers until one has ended, or `timeout` has passed, or libcurl fails. Returns

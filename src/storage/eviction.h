@@ -42,7 +42,7 @@ struct NextUse {
 /// A cached shard that is considered for eviction.
 struct EvictionCandidate {
   std::uint64_t size_bytes = 0;
-  std::int64_t last_use = 0;  ///< start of its latest use; in slots or in ns
+  std::int64_t last_use = 0;  ///< start of its latest use; in slots (simulation) or in ns (cache)
   NextUse next = {};
   /// Its next use is unknown, but it is in the fair share that users of unknown order may keep.
   bool is_spared = false;
@@ -62,9 +62,9 @@ struct EvictionCandidate {
 SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                                     Replacement replacement) noexcept;
 
-/// Marks the shards that users of unknown order used most recently as spared, up to their fair
-/// share.
-/// @param share_bytes  these users' share of the budget.
+/// Marks as spared the shards that users of unknown order used most recently, up to these users'
+/// fair share.
+/// @param share_bytes  the fair share of the budget.
 /// @param since        time at which the first of these users began; shards last used earlier are
 ///   not marked.
 SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candidates,

@@ -4,7 +4,7 @@ namespace shardwise::detail {
 
 void FailedFetches::add(const std::string& name) {
   const Failure now{Clock::now(), std::current_exception()};
-  // Destroy old errors without holding the mutex, because their class may be a user's.
+  // Destroy old errors without holding the mutex, because their destructors may be code of a user.
   std::map<std::string, Failure> old;
   const Lock lock(mutex_);
   for (auto at = by_name_.begin(); at != by_name_.end();) {

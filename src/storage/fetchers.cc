@@ -60,7 +60,7 @@ Fetchers::Options completed(Fetchers::Options options) {
   return options;
 }
 
-/// The valid range of a number. Times are in the unit of their option.
+/// A numeric option, its value, and the valid range. Times are in the option's unit.
 struct NumberRange {
   detail::Named option;
   std::int64_t value;

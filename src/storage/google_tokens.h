@@ -30,7 +30,7 @@ class GoogleTokens {
   explicit GoogleTokens(const Fetchers::Options& options);
 
   /// Returns a token; empty if no source is configured.
-  /// @param refused  token that the server refused; another token is returned.
+  /// @param refused  token that the server refused; it is not taken from the cache again.
   /// Errors: InvalidArgument (malformed file), Unsupported (other kinds of credentials),
   ///   FetchError, Cancelled. Messages never contain a key or a token.
   AccessToken find(const Refused& refused, const CancelToken& cancel);

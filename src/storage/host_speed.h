@@ -14,7 +14,7 @@ class HostSpeed {
  public:
   /// Adds a successful exchange to the averages.
   void add(const HttpResult& result) {
-    constexpr std::uint64_t kEnough = std::uint64_t{32} << 10;  // bytes to measure a rate
+    constexpr std::uint64_t kEnough = std::uint64_t{32} << 10;  // bytes needed to measure a rate
     const double body = std::chrono::duration<double>(result.body_time).count();
     const Lock lock(mutex_);
     average(latency_s_, std::chrono::duration<double>(result.latency).count());
@@ -22,8 +22,8 @@ class HostSpeed {
       average(bytes_per_s_, static_cast<double>(result.body_bytes) / body);
     }
   }
-  /// Returns the number of bytes that the store sends over one connection in the time of a request
-  /// without a body; 0 if it is unknown.
+  /// Returns the number of bytes that the store sends over one connection during one latency; 0 if
+  /// it is unknown. The latency is the time from a request to the first byte of its response.
   [[nodiscard]] std::uint64_t bytes_in_flight() {
     const Lock lock(mutex_);
     return static_cast<std::uint64_t>(latency_s_ * bytes_per_s_);

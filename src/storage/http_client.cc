@@ -306,8 +306,8 @@ void HttpClient::note(HttpResult& result, const HttpTarget& target, const std::s
 
 std::optional<HttpTarget> HttpClient::where_known(const HttpTarget& target,
                                                   const Fetcher::Request& request) {
-  // The bytes must have a known version, so that another file is noticed. A request for a whole
-  // file looks for the file's present place.
+  // Skip the redirect only if the version is known, so that a replaced file is detected. A request
+  // for a whole file follows the redirect again, to find the file's present address.
   const bool may_skip = request.range.end && !request.validator.empty();
   if (!target.follows_redirects || !may_skip) return std::nullopt;
   const auto known = redirects_.find(target.url);

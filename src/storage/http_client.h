@@ -20,8 +20,8 @@
 
 namespace shardwise {
 
-/// Returns the remedy if a server refused a signature because its clock and this machine's differ;
-/// may be empty.
+/// Returns the remedy for a signature that the server refused because its clock differs from this
+/// machine's; empty for other failures.
 std::string clock_remedy(const HttpResult& result);
 
 /// Fetches files over http(s). Follows redirects, retries, and resumes interrupted transfers.
@@ -70,8 +70,8 @@ class HttpClient {
   /// Returns the target to which a former request for a part of the file was redirected; nullopt if
   /// it is unknown, or if the request must not skip the redirect.
   std::optional<HttpTarget> where_known(const HttpTarget& target, const Fetcher::Request& request);
-  /// Removes the conditional headers of a query after a redirect that names the file's version. The
-  /// host that it leads to uses other validators.
+  /// Removes the conditional headers of a query after a redirect that names the file's version,
+  /// because the redirect's target host uses other validators.
   static HttpQuery query_for(const HttpTarget& target, HttpQuery query);
   /// Does what ask() does, at the target to which a former request for the same file was
   /// redirected. Returns nothing if the target is unknown or out of date.

@@ -16,8 +16,8 @@ constexpr std::string_view kLyingServer = "check the server and its proxies";
 
 std::string bytes_text(std::uint64_t count) { return human_count(count) + " bytes"; }
 
-/// If a file of the same size has two versions within this time, they probably come from two nodes,
-/// not from a change.
+/// A server may name two versions of a file of the same size within this time. They then probably
+/// come from two nodes of the server, not from a change of the file.
 constexpr std::chrono::seconds kSoon{10};
 constexpr std::size_t kMaxSeen = 4096;
 

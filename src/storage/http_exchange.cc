@@ -29,8 +29,8 @@ std::string error_name(std::string_view page) {
   return is_word ? word : std::string();
 }
 
-/// Finishes a transfer after all information about it has been read. Until then the handle keeps
-/// the information; without finishing, the connection would be lost.
+/// Finishes a transfer after all information about it has been read, because finishing discards the
+/// information. A handle that is not finished would lose its connection.
 class Finish {
  public:
   explicit Finish(CurlHandle& handle) noexcept : handle_(handle) {}
@@ -108,8 +108,8 @@ CURLcode Exchange::prepare(const Fetchers::Options& options, const HttpTarget& t
   is_plain_ = target.url.starts_with("http://");
   result_.answer.version = target.version;
   set(CURLOPT_URL, target.url.c_str());
-  // Leave the path unchanged. Since 8.12, libcurl refuses this for signed requests; s3_target()
-  // accepts only paths that libcurl does not change.
+  // Leave the path unchanged. Since 8.12, libcurl refuses this option for signed requests;
+  // s3_target() accepts only paths that libcurl does not change.
   if (target.sigv4.empty()) set(CURLOPT_PATH_AS_IS, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
   set(CURLOPT_PROTOCOLS_STR, "http,https");
@@ -121,7 +121,7 @@ CURLcode Exchange::prepare(const Fetchers::Options& options, const HttpTarget& t
   // Without HTTP/2, a connection has one transfer at a time.
   set(CURLOPT_HTTP_VERSION,
       static_cast<long>(is_shared ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1));
-  // Wait until the first connection shows whether the server has HTTP/2.
+  // Wait until the first connection shows whether the server supports HTTP/2.
   if (is_shared) set(CURLOPT_PIPEWAIT, 1L);
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -308,8 +308,8 @@ HttpResult http_exchange(CurlPool& pool, const Fetchers::Options& options, const
     const Finish finish(handle);
     result = exchange.end(code, true);
   }
-  // Discard a handle that failed: libcurl 7.88 cannot resolve any host after one unknown host. A
-  // connection with unread bytes is discarded, too: they would be taken for the next response.
+  // Discard a handle that failed: libcurl 7.88 cannot resolve any host after one unknown host.
+  // Discard a connection with unread bytes, because they would be taken for the next response.
   if (code == CURLE_OK && !result.has_excess) pool.give_back(std::move(handle));
   return result;
 }
@@ -357,7 +357,7 @@ std::optional<HttpExchanges::Ended> HttpExchanges::wait(std::chrono::millisecond
   if (ended_.empty()) {
     auto ended = multi_.wait(timeout);
     if (multi_.has_failed()) may_start_ = false;
-    // All of them now, because exchanges that start later use their connections.
+    // End all of these transfers now, because exchanges that start later reuse their connections.
     for (; ended; ended = multi_.next_ended()) ended_.push_back(end(*ended));
   }
   if (ended_.empty()) return std::nullopt;

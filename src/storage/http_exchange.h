@@ -41,7 +41,7 @@ struct HttpTarget {
   std::string netrc_file = {};            ///< users and passwords by host; optional
   std::vector<std::string> headers = {};  ///< secret
   bool is_aws = false;                    ///< use AWS_CA_BUNDLE
-  bool bypasses_proxy = false;            ///< always true for URLs of this machine
+  bool bypasses_proxy = false;            ///< use no proxy; implied for URLs of this machine
   /// Returns secret headers that depend on the query, e.g. a signature. May be null.
   std::function<std::vector<std::string>(const HttpQuery&)> sign = nullptr;
   bool follows_redirects = true;
@@ -63,8 +63,8 @@ struct HttpTarget {
   std::string version = {};
 };
 
-/// Receives the body of a response with status 200 or 206. An exception from it ends the exchange,
-/// and is rethrown to the caller.
+/// Receives the body of a response with status 200 or 206. An exception that a method throws ends
+/// the exchange, and is rethrown to the caller.
 class HttpBody {
  public:
   virtual ~HttpBody() = default;
@@ -108,8 +108,9 @@ struct HttpResult {
 HttpResult http_exchange(CurlPool& pool, const Fetchers::Options& options, const HttpTarget& target,
                          const HttpQuery& query, const Fetcher::Request& request, HttpBody& body);
 
-/// Several exchanges at a time, on the calling thread. Over https they share one HTTP/2 connection
-/// if the server has it; otherwise each has its own connection. The destructor stops them.
+/// Several exchanges at a time, on the calling thread. Over https the exchanges share one HTTP/2
+/// connection if the server supports HTTP/2; otherwise each has its own connection. The destructor
+/// stops all exchanges.
 /// Threads: one.
 class HttpExchanges {
  public:

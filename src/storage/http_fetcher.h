@@ -12,8 +12,8 @@ namespace shardwise {
 /// Fetches http and https URLs.
 std::unique_ptr<Fetcher> make_http_fetcher(const Fetchers::Options& options);
 
-/// Returns those headers of the options that are sent to a store: their names begin with
-/// `beginning`.
+/// Returns the headers of the options whose names begin with `beginning`. Only these headers are
+/// sent to a store.
 /// @param beginning  in lower case, e.g. "x-amz-". Empty means that the store accepts no such
 ///   headers.
 std::vector<std::string> headers_of_store(const Fetchers::Options& options,

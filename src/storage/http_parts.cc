@@ -25,8 +25,8 @@
 // A part whose redirect is unknown waits while another part of the same file finds the redirect. A
 // host that has never redirected is an exception: then all parts start at once.
 //
-// This class reports no errors except Cancelled: fetch() repeats what is missing, and knows what to
-// do about each failure.
+// This class reports no errors except Cancelled. The caller then uses fetch() for each missing
+// part, which handles or reports the failure.
 
 namespace shardwise {
 
@@ -54,7 +54,7 @@ class HttpClient::Parts {
     Fetcher::Part& part;
     const HttpTarget asked;
     HttpTarget now;                        // `asked`, or where it was redirected to
-    std::string origin;                    // of `now`
+    std::string origin;                    // origin of `now`
     std::optional<HttpDownload> download;  // empty if the part is over, to free its buffer
     State state = State::kWaiting;
     int num_redirects = 0;
@@ -73,7 +73,7 @@ class HttpClient::Parts {
   HttpExchanges exchanges_;
   std::deque<Item> items_;
   std::set<std::string> finding_;  // URLs whose redirect is being found
-  // The end of all waits for hosts that refuse requests.
+  // Time at which run() stops waiting for hosts that refuse requests.
   const HostGate::Clock::time_point deadline_;
 };
 

@@ -35,7 +35,8 @@ class KeptCredentials {
 
   /// Returns the cached credentials, or new ones from `ask`.
   /// @param name     cache key; credentials cached under another name are not used.
-  /// @param refused  the id() that the server refused; other credentials are returned.
+  /// @param refused  the id() that the server refused; cached credentials with this id() are not
+  ///   used.
   /// Errors: errors of `ask`; Cancelled.
   Credentials get(const std::string& name, Refused refused, const Ask& ask,
                   const CancelToken& cancel);

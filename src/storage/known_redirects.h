@@ -9,7 +9,8 @@
 
 namespace shardwise {
 
-/// Remembers where servers redirected requests, so that the parts of a file need one redirect.
+/// Remembers where servers redirected requests. Only one request for a file that is fetched in
+/// parts is therefore redirected.
 ///
 /// A redirect is kept until the time that its URL names (Expires, X-Amz-Expires), otherwise for 10
 /// minutes.

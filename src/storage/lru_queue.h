@@ -11,8 +11,8 @@
 
 namespace shardwise::detail {
 
-/// An open shard of a pool, as LruQueue orders it. All but `last_use` is guarded by the pool's
-/// lock.
+/// An open shard of a pool, as LruQueue orders it. All members except `last_use` are guarded by the
+/// pool's lock.
 struct LruEntry
     : ShardPin,
       boost::intrusive::set_base_hook<boost::intrusive::link_mode<boost::intrusive::normal_link>> {
@@ -35,10 +35,12 @@ struct LruEntry
 ///
 /// Readers pin and use shards without a lock, so an entry's position is only a lower bound of its
 /// last use. The queue corrects the position of an entry when it becomes the first. A pinned entry
-/// that becomes the first moves to a separate set, which is looked through in turn.
+/// that becomes the first moves to a separate set. Each search checks a few entries of that set, so
+/// that all are checked in turn.
 ///
 /// Threads: guarded by the caller's lock, except for pins and LruEntry::last_use.
-/// Cost: O(log n) for each opening, closing, and use between two openings.
+/// Cost: O(log n) for each opening, for each closing, and for each shard that was used since the
+///   last opening.
 class LruQueue {
  public:
   /// Number of pinned shards that one search looks at, unless all are asked for.
@@ -57,8 +59,8 @@ class LruQueue {
   }
 
   /// Returns the least recently used idle entry, a cheap one if there is any. Returns null if all
-  /// are pinned, or if more than `max_pinned` shards are pinned and the search missed it. Repeated
-  /// searches look at all pinned shards in turn.
+  /// are pinned. May also return null if the separate set has more than `max_pinned` entries,
+  /// because the search then checks only some of them.
   LruEntry* least_recent(bool may_be_costly, std::size_t max_pinned = kPinnedLooks) noexcept {
     recheck_pinned(max_pinned);
     for (Set* set : {&cheap_, &costly_}) {
@@ -92,7 +94,7 @@ class LruQueue {
                                     boost::intrusive::constant_time_size<false>>;
 
   void insert(Set& set, LruEntry& entry) noexcept {
-    set.insert(entry);  // orders are unique, because no two openings are the same
+    set.insert(entry);  // orders are unique, because each opening has its own number
     entry.queue = &set;
   }
   void insert_by_use(LruEntry& entry) noexcept {
@@ -113,7 +115,7 @@ class LruQueue {
     const std::uint64_t looks_before = looks_;
     for (std::size_t i = 0; i < max_looks && !pinned_.empty(); ++i) {
       LruEntry& first = *pinned_.begin();
-      if (first.order.use > looks_before) return;  // this search has looked at all
+      if (first.order.use > looks_before) return;  // this search has checked all
       ++looks_;
       take_out(first);
       if (first.is_pinned()) {

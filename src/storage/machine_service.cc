@@ -37,7 +37,7 @@ std::optional<std::string> MachineService::ask(const HttpTarget& target, const H
     return text_of(near_client_.ask_for_text(target, query, request));
   } catch (const NotReached&) {
     if (promised_by.empty()) return std::nullopt;
-  } catch (const FetchError&) {  // it exists, but failed
+  } catch (const FetchError&) {  // the service exists, but failed
   }
   try {
     return text_of(client_.ask_for_text(target, query, request));

@@ -23,7 +23,7 @@
 // If a reader waits for a byte far ahead, the next piece begins at that byte.
 //
 // A piece that has delivered bytes is never restarted. If its connection breaks, its thread resumes
-// it or fails. Each byte is therefore written only once, and readers may map the file.
+// the piece or fails. Each byte is therefore written only once, and readers may map the file.
 //
 // The first failure sets a flag that all requests poll, and so stops them.
 

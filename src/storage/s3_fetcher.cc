@@ -23,7 +23,7 @@ namespace shardwise {
 namespace {
 
 /// The first libcurl version known to sign all headers in the required order. Versions before 7.86
-/// signed only two.
+/// signed only two headers.
 constexpr unsigned kFirstSigningCurl = 0x075800;
 
 /// The hash of an empty body. S3 requires this header, and libcurl before version 8 does not send

@@ -211,7 +211,7 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
     throw;
   } catch (const NoDescriptor&) {
     throw;
-  } catch (const NotFound&) {  // evicted since it was pinned
+  } catch (const NotFound&) {  // the shard is not in the cache
     return false;
   } catch (const Error& wrong) {
     if (!directory.is_read_only()) return false;
@@ -219,7 +219,7 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
     throw StaleIndex("the cached shard differs from the indexed shard",
                      in_quotes(redacted_url(request.source.url)) + " (cache " +
                          in_quotes(directory.path()) + "; " +
-                         // without its remedy, which is not that of a read-only cache
+                         // omit the remedy, which does not apply to a read-only cache
                          what.substr(0, what.find("; ")) + ")",
                      "use another cache, or tell the owner of this cache that other users may have "
                      "changed the cache");
@@ -346,7 +346,7 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   }
   // If another version of the shard is in use under the same name, that version stays. In this case
   // do not read single samples from the source. The source gave both versions the same validator,
-  // so the samples could be of either version; whole shards are checked.
+  // so a sample could be of either version. A whole shard is checked for its version.
   const bool is_free =
       cache.impl_->room.evict_stale(lock, request, name, cache.impl_->options.room_timeout);
   const auto fetch = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);

@@ -73,8 +73,8 @@ constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
 /// Upper bound of a record's size on disk.
 constexpr std::uint64_t kRecordBytes = std::uint64_t{16} << 10;
 
-/// A shard smaller than this is fetched by one request, because several would cost more than they
-/// gain.
+/// A shard smaller than this is fetched by one request, because several requests would cost more
+/// than they gain.
 constexpr std::uint64_t kMinPartedBytes = std::uint64_t{32} << 20;
 
 /// True if fetching again may return other bytes. These errors may be caused by a proxy's page or

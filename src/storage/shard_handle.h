@@ -34,7 +34,7 @@ struct ShardPin {
   /// Adds a pin. Returns false if the shard is not open.
   [[nodiscard]] bool try_pin() noexcept {
     if ((state.fetch_add(kPin, std::memory_order_acquire) & kOpen) != 0) return true;
-    // Safe because the caller keeps the pool alive.
+    // This object need not be destroyed here, because the caller keeps the pool alive.
     state.fetch_sub(kPin, std::memory_order_relaxed);
     return false;
   }

@@ -41,13 +41,13 @@ struct ShardPoolStats {
 ///
 /// `Shard` is the caller's type of an open shard, with the methods `size_bytes()` and
 /// `is_costly()`, whose results do not change. A costly shard is expensive to open. The pool evicts
-/// the least recently used shard, and costly shards after all others. To make a hit cheap, time
-/// advances only when a shard is opened: uses between two openings are not ordered.
+/// the least recently used shard, and costly shards after all others. To make a hit cheap, the
+/// pool's clock advances only when a shard is opened: uses between two openings are not ordered.
 ///
 /// Lifetime: a handle shares ownership, and stays valid after the pool is destroyed. A shard with a
 ///   handle is pinned and cannot be evicted. If all shards are pinned, the pool exceeds its bounds
-///   until some are unpinned. If more than LruQueue::kPinnedLooks shards were pinned, it may take
-///   several openings until the pool notices that they are not.
+///   until some are unpinned. If more than LruQueue::kPinnedLooks shards were pinned, the pool may
+///   need several openings to notice that they are unpinned.
 /// Threads: internally synchronised. Each shard is opened by one thread. Other threads that want
 ///   this shard wait for it; threads that want other shards do not wait.
 /// Processes: a forked child has a copy of the pool. The child reopens shards that other threads of
@@ -70,11 +70,12 @@ class ShardPool {
         opener_(std::move(opener)),
         options_(options) {}
   ~ShardPool() {
-    // With the lock held, because another thread may close a shard when it drops the last pin.
+    // Hold the lock, because another thread may close a shard when it drops the last pin.
     {
       const Lock lock(book_->mutex);
       for_each_slot([](std::atomic<Slot*>& at) {
-        if (!at.load(std::memory_order_relaxed)->leave_pool()) at = nullptr;  // its pin owns it
+        // The last pin of a pinned slot deletes the slot.
+        if (!at.load(std::memory_order_relaxed)->leave_pool()) at = nullptr;
       });
       book_->queue.clear();
     }
@@ -145,7 +146,8 @@ class ShardPool {
  private:
   struct Slot;
 
-  /// The open shards. Pinned shards share it, because they may outlive the pool.
+  /// The list of open shards. Slots share ownership of it, because a pinned slot may outlive the
+  /// pool.
   struct Book {
     void add(Slot& slot) noexcept SHARDWISE_REQUIRES(mutex) {
       slot.is_costly = slot.shard->is_costly();
@@ -160,7 +162,7 @@ class ShardPool {
       --stats.open_shards;
       count(slot, -slot.shard->size_bytes());
     }
-    /// @param bytes  the difference, which may wrap.
+    /// @param bytes  the change in size; a decrease wraps around.
     void count(const Slot& slot, std::uint64_t bytes) noexcept SHARDWISE_REQUIRES(mutex) {
       stats.open_bytes += bytes;
       if (!slot.is_costly) cheap_bytes += bytes;

@@ -35,7 +35,7 @@ std::string read_token(const std::string& path, std::string_view what, const Can
   } catch (const Cancelled&) {
     throw;
   } catch (const Error& error) {
-    // Not kNotFound, which would mean that the shard is missing.
+    // Do not report kNotFound, which would mean that the shard is missing.
     throw InvalidArgument(error.what());
   }
   const std::string_view text =
