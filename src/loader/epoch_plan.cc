@@ -76,7 +76,7 @@ void require_by_group(const Loader::Options& options) {
   const Refusal refusal("batches by group");
   const Loader::ByGroup& rule = *options.by_group;
   require_windows(options, rule.window, refusal);
-  // With the samples that are held over, places in a window still have 32 bits.
+  // Places in a window are 32-bit numbers, and held-over samples need places, too.
   refusal.refuse_if(rule.window > std::uint64_t{1} << 31, "the window is larger than 2^31",
                     "choose a smaller window");
   for (const Loader::ByGroup::Group& group : rule.groups) {
@@ -179,8 +179,9 @@ class Counted final : public EpochPlan {
 };
 
 /// The read progress of one rank with batches by group or length. Such a batch takes its samples
-/// from anywhere in a window of the order, so progress is the slot at which the window being read
-/// begins. Samples that were held over to the window are few, and do not count.
+/// from anywhere in a window of the order. Progress is therefore the slot at which the window being
+/// read begins; a slot counts samples that all ranks deliver. Samples that were held over to the
+/// window are few, and do not count.
 ///
 /// Threads: internally synchronised.
 class WindowProgress {

@@ -83,8 +83,8 @@ class EpochPlan {
   [[nodiscard]] virtual std::string_view rule() const { return {}; }
   /// The groups of batches by group, each with its batch size; empty for other batches.
   [[nodiscard]] virtual std::span<const Loader::ByGroup::Group> groups() const { return {}; }
-  /// Calls visit() with each batch of steps `first` to `last`, the end, before bad samples are left
-  /// out. A share() of ranks may have no batch in the last step.
+  /// Calls visit() with each batch of the steps [first, last), before bad samples are left out. In
+  /// the last step, a share() of ranks may have no batch.
   /// REQUIRES: window() > 0; last <= steps().
   using Visit =
       std::function<void(std::uint64_t step, std::uint64_t share, const BatchPlan& batch)>;

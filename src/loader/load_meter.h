@@ -57,7 +57,7 @@ class LoadMeter {
   /// Counts rows that were made.
   void add(const StageTimes& times, std::uint64_t rows, std::uint64_t first_sample);
   /// Counts work on a whole batch that ends now.
-  /// @param opening  time within it that opened shards.
+  /// @param opening  the part of this time that was spent on opening shards.
   void add(TraceEvent::Kind kind, Clock::time_point begin, std::chrono::nanoseconds opening = {});
   /// Counts time of a thread without work.
   void add_idle(std::chrono::nanoseconds time);

@@ -28,7 +28,7 @@ std::string percent(double part) { return std::to_string(std::lround(part * 100)
 /// The kind of work that took most of the threads' time.
 struct Limit {
   nanoseconds time{};
-  std::string_view name;  ///< name of the kind of run
+  std::string_view name;  ///< name of a run with this limit, e.g. "decode-bound"
   std::string_view work;  ///< work of its threads
   std::string remedy{};   ///< a remedy other than more threads
 };

@@ -27,7 +27,7 @@ template <class T>
 }
 
 /// The fields of a column, perhaps with a JSON path, e.g. "json;json.gz:$.caption". The path is the
-/// rest of the text after the first ":$", and holds for each of the fields.
+/// rest of the text after the first ":$", and applies to each of the fields.
 struct ValueFields {
   /// Errors: InvalidArgument; those of FieldChoice::readable().
   explicit ValueFields(std::string_view text);
