@@ -106,7 +106,7 @@ def _is_parquet(file: str) -> bool:
         with open(file, "rb") as start:
             return start.read(4) == b"PAR1"
     except OSError:
-        return False  # attach_file() raises an error of the library
+        return False  # attach_file() will raise the library's error
 
 
 def _arrow() -> Any:

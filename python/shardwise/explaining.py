@@ -1,4 +1,4 @@
-"""Which samples a rank has in a step, and where in an epoch a sample comes.
+"""Finds the samples that a rank has in a step, and the place of a sample in an epoch.
 
 The commands ``shardwise explain`` and ``shardwise when`` give the same answers.
 """

@@ -63,7 +63,7 @@ class _Writer:
 
 
 def _samples_of(result: Any, key: str) -> Iterator[dict[str, Any]]:
-    """Yields the new samples that the function has made of the sample with this key."""
+    """Yields the new samples that the function has made from the sample with this key."""
     if result is None:
         return
     if isinstance(result, (Mapping, _core.Sample)):

@@ -336,7 +336,8 @@ RowInput Engine::input_of(const Sample& sample, const Work& work, std::size_t ro
   return input;
 }
 
-/// Allocates the memory whose size is known before the rows are made, and finds fields.
+/// Allocates the memory whose size is known before the rows are made, and looks up the places of
+/// fields.
 void Engine::prepare(Work& work) {
   for (std::size_t c = 0; c < work.columns.size(); ++c) {
     const ColumnMaker& maker = *work.columns[c].maker();

@@ -189,8 +189,8 @@ class WindowProgress {
   /// @param slot  start of the first batch's window.
   explicit WindowProgress(std::uint64_t slot) : slot_(slot) {}
 
-  /// Records that a batch of `num_rows` rows was planned, and that this rank's next batch is of the
-  /// window that begins at `slot`. Called in the order of batches.
+  /// Records that a batch of `num_rows` rows was planned, and that this rank's next batch comes
+  /// from the window that begins at `slot`. Called in the order of batches.
   void plan(std::uint64_t num_rows, std::uint64_t slot) {
     const Lock lock(mutex_);
     rows_planned_ += num_rows;
@@ -198,8 +198,8 @@ class WindowProgress {
     if (slot > last) ends_.push_back({rows_planned_, slot});
   }
 
-  /// Returns the slot before which this rank has read everything once it has read the first
-  /// `num_rows` planned rows. Calls may come out of order.
+  /// Returns a slot. Once this rank has read the first `num_rows` planned rows, it needs nothing
+  /// before this slot. Calls may come out of order.
   std::uint64_t slot_after(std::uint64_t num_rows) {
     const Lock lock(mutex_);
     for (; !ends_.empty() && ends_.front().rows <= num_rows; ends_.pop_front()) {
@@ -256,8 +256,8 @@ class Grouped final : public EpochPlan {
   ResumeToken token_after(std::uint64_t num_steps) const override {
     if (num_steps == steps()) return sampler().token_after(sampler().steps());
     ResumeToken token = sampler().token_after(0);
-    token.epoch = sampler().epoch();  // token_after(0) is of the next epoch if all samples are left
-                                      // out
+    // If all samples are left out, token_after(0) is in the next epoch.
+    token.epoch = sampler().epoch();
     const Point point = point_before(num_steps * num_shares());
     token.position = point.position;
     if (point.position > 0 || point.batches > 0)

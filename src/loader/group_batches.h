@@ -134,7 +134,7 @@ class GroupBatches {
 
   [[nodiscard]] std::uint64_t rows_of(std::uint64_t window) const noexcept;
   [[nodiscard]] bool is_kept(std::uint64_t position) const;
-  /// Returns the window of a batch. Batches are numbered from the first one of the first window.
+  /// Returns the window of a batch. Batches are numbered from the first batch of the first window.
   [[nodiscard]] std::uint64_t window_of(std::uint64_t batch) const noexcept;
   [[nodiscard]] BatchPlan from_first(std::uint64_t batch);
   void load(std::uint64_t window);

@@ -307,7 +307,7 @@ struct Loader::Impl {
   }
 
   /// Replaces the plan by `begin`, and goes to its beginning.
-  /// @param before  sum of this rank's earlier deliveries in the epoch; set only within an epoch.
+  /// @param before  see delivered_before.
   void stand(std::unique_ptr<EpochPlan> begin,
              const std::optional<EpochAudit::Sum>& before = std::nullopt) {
     drop_engine();
@@ -385,8 +385,9 @@ struct Loader::Impl {
   std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of its rest after restore()
   const std::shared_ptr<BufferPool> pool;
   Position at;
-  /// Sum of the samples that this rank's part delivered before the plan. Not set if the plan is a
-  /// whole epoch.
+  /// The sum that this rank reports for the samples delivered before the plan. One rank of each
+  /// replica reports the sum of the replica's ranks, the others report an empty sum. Not set if the
+  /// plan is a whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
   std::optional<EpochAudit::Sum> expected_all;  ///< sum of every sample once; equal in all epochs

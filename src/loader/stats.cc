@@ -60,7 +60,8 @@ Limit limit_of(const Loader::Stats& stats) {
                            [](const Limit& a, const Limit& b) { return a.time < b.time; });
 }
 
-/// Returns how many threads could finish the work in the consumer's own time.
+/// Returns how many threads would finish the loading in the time that the consumer needs for its
+/// own work.
 unsigned enough_threads(const Loader::Stats& stats, double busy, double waits) {
   const double needed =
       std::ceil(static_cast<double>(stats.threads) * busy / std::max(1 - waits, 0.01));

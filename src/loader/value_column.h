@@ -70,7 +70,7 @@ struct ValueFields {
                                                             std::vector<std::int64_t> shape,
                                                             std::optional<std::size_t> rank);
 
-/// Returns a column of the .npy arrays in a field, of the type of this sample's array.
+/// Returns a column of the .npy arrays in a field, with the dtype of this sample's array.
 /// @param place  number of the field in the sample.
 /// Errors: BadField.
 [[nodiscard]] Column array_as_stored(const Sample& sample, std::size_t place);

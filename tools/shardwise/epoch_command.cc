@@ -203,7 +203,7 @@ Run open_epoch(const EpochOptions& options) {
   return run;
 }
 
-/// @param node  the ranks of this node; count 0 means: only the loaded ranks.
+/// @param node  the ranks of this node; count 0 means only the loaded ranks.
 LoadedEpoch::Settings load_settings(const EpochOptions& options, const RankOptions::Range& node) {
   return {.batch_size = options.batch,
           .threads = options.threads,

@@ -341,7 +341,8 @@ class ExactDataConfig(ray.train.DataConfig):
     datasets_to_split: names of the datasets whose samples are dealt out; each worker gets all
         samples of the other datasets. The named ones come from shardwise.ray.read(), with maps if
         needed, but without a limit, sort or shuffle, which each rank would apply to its rows alone.
-    even: all ranks have the same number of batches, see ExactShard. False: each has its own number.
+    even: all ranks have the same number of batches, see ExactShard. False: each rank has a separate
+        number.
     local: tasks of a rank run on its node, which needs CPUs that no worker has reserved.
     execution_options: as for ray.train.DataConfig. Order is kept in any case.
     """

@@ -399,7 +399,7 @@ class ResampledSampler(DistributedSampler):
     """Draws with replacement: NOT exact.
 
     unit: "sample" or "shard". weights: a metadata column with the weight of each sample, or "".
-    epoch_size: draws per epoch over all ranks; 0 means: as many as there are samples."""
+    epoch_size: draws per epoch over all ranks; 0 means as many as there are samples."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The stages of a pipeline: functions of an iterator that give an iterator.
+"""The stages of a pipeline: functions that take an iterator and return an iterator.
 
 ``wds.map(f)`` is a stage, for a DataPipeline; ``dataset.map(f)`` adds it to a pipeline. handler:
 how an exception is handled, see shardwise.webdataset.handlers.

@@ -6,7 +6,7 @@ all report the same length. Each rank has the same samples in every epoch. The a
 Then each sample comes once per epoch over all ranks, the ranks differ by at most one sample, and
 len() is exact.
 
-The order is random.Random's, seeded by ``seed + 1289738273 * epoch``.
+The order is that of random.Random, seeded with ``seed + 1289738273 * epoch``.
 
 Their iterators have a state, which includes the epoch, so torchdata's StatefulDataLoader continues
 exactly.
