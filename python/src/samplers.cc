@@ -95,8 +95,7 @@ ResumeToken token_of(const IteratorObject& it) {
   return it.plan.token_after(*it.sampler, it.plan.batches_before(it.sampler->position()));
 }
 
-/// Returns token_of() as text. Returns None within a step of an order with balanced bytes, where no
-/// token exists.
+/// Returns token_of() as text, or None if there is no token: within a step of balanced bytes.
 nb::object token_if_any(const IteratorObject& it) {
   try {
     return nb::cast(token_of(it).to_text());
