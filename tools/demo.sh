@@ -5,7 +5,7 @@
 #   tools/demo.sh [--small] [FOLDER]
 #
 #   --small   half of the images, to see that everything works; the network learns less
-#   FOLDER    where the data is written, with --small its folder small; default: demo-data
+#   FOLDER    where the data is written (with --small: in its sub-folder small); default: demo-data
 #             beside this project
 #
 # After a stop, run it again: it continues with what exists. It writes to FOLDER and to

@@ -9,7 +9,7 @@
 #   SUITE         releases in whose bare roots the files are tried (tools/fresh.sh), e.g. bookworm
 #   --libraries   the folder that tools/wheel/build_libraries.sh has filled; by default it is filled
 #                 first, in build-release/libraries
-#   --maintainer  who answers for the Debian packages
+#   --maintainer  name and address of the Debian packages' maintainer
 #   --twice       build again in another folder, and compare the sums
 #   --no-wheels   leave out the wheels
 #   --no-site     leave out the site

@@ -5,8 +5,8 @@
 #   tools/report_picture.sh
 #
 # Needs the programs and the Python package in build-test/, which tools/test.sh builds. Installs the
-# group `pictures` of packages.txt. Writes to build-report/. Look at the pictures there after a change
-# of the report.
+# group `pictures` of packages.txt. Writes to build-report/. After a change of the report, look at
+# the pictures there.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$SHARDWISE_SOURCE_DIR"
 programs=$PWD/build-test/bin

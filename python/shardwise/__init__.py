@@ -17,8 +17,8 @@
             step(batch.torch("jpg"))
         epoch.prove()                    # each sample exactly once, or an error
 
-shardwise.torch has samplers for torch's DataLoader, and shardwise.wids is the package wids over
-this engine. Neither torch nor NumPy is imported before it is needed.
+shardwise.torch has samplers for torch's DataLoader. shardwise.wids has the interface of the package
+wids, on this engine. Neither torch nor NumPy is imported before it is needed.
 """
 
 import os as _os
@@ -47,8 +47,8 @@ _give_signatures(Audit, Order, Sampler, ShardCache)
 
 
 def _finish_imports() -> None:
-    """Waits for other threads that import a module of this package. A child that is forked before
-    could never import it."""
+    """Waits for other threads that are importing a module of this package. A child that is forked
+    during such an import could never import the module."""
     for name in [name for name in _sys.modules if name.startswith(__name__ + ".")]:
         _import_module(name)
 
@@ -112,7 +112,8 @@ def __getattr__(name: str) -> object:
     return value
 
 
-# Modules that `import shardwise.torch` imports. Completion names them without importing them.
+# Packages that users import explicitly, e.g. by `import shardwise.torch`. Completion lists them
+# without importing them.
 _PACKAGES = ["grain", "ray", "torch", "webdataset", "wids"]
 
 

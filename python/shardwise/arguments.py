@@ -57,7 +57,7 @@ def _keywords(called: Any) -> list[str]:
 
 def refuse_unknown(called: Any, name: str) -> NoReturn:
     """Raises TypeError for a keyword that a class or a function does not have. The text names the
-    option to use instead: that of the class's ``_instead``, else the nearest."""
+    option to use instead: the one in the class's ``_instead``, else the most similar keyword."""
     import difflib
 
     keywords = _keywords(called)
@@ -130,8 +130,8 @@ def parsed_json(text: bytes) -> Any:
 
 
 def path_of(path: str | os.PathLike[str]) -> str:
-    """A path or URL as text; a leading ``~`` becomes the home folder. Raises TypeError;
-    InvalidArgument for an empty path, a NUL character, or text that is not UTF-8."""
+    """A path or URL as text; a leading ``~`` becomes the home folder. Raises TypeError if the path
+    is not text; InvalidArgument if it is empty, has a NUL character, or is not UTF-8."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 _ROWS = 65_536
 _PARQUET = (".parquet", ".pq")
-# A table: the names of its columns, and its rows in portions. A portion has a list for each of the
-# names that it is asked for.
+# The rows of a table, in portions. A portion has one list of values for each requested column.
 _Portions = Iterator[list[list[Any]]]
 
 
@@ -34,23 +33,24 @@ def attach(
 ) -> SideTable:
     """Attaches the columns of a table to an index, by key, for where(), queries and batches.
 
-    The columns are stored in a file beside the index, index + ".side". The index and the order of
-    its samples stay as they are. A row belongs to the samples with its key, also after the index is
-    updated. A sample without a row has None. Datasets that are open do not see the table.
+    The columns are stored in a separate file, index + ".side". The index and the order of its
+    samples do not change. A row belongs to the samples with its key, also after the index is
+    updated. Samples without a row have None. Datasets that are already open do not see the table.
 
     table: a CSV, TSV, SQLite or Parquet file; a frame of pandas; a table of pyarrow, polars or
         another library with __arrow_c_stream__; or a mapping from the names of columns to
         sequences. Parquet and Arrow tables need pyarrow.
-    on: the column that contains the keys of samples. Integers stand for their decimal digits.
+    on: the column that contains the keys of samples. An integer matches the key that consists of
+        its decimal digits.
     name: of the side table. Default: the file's name without its extension, or "table".
-    columns: columns to attach, as "column" or "name=column"; default: all. Names are in lower
-        case: letters, digits and _.
+    columns: columns to attach, as "column" or "name=column"; default: all. The names consist of
+        lower-case letters, digits and _.
     sql_table: the table to read, if a SQLite file has several tables.
     replace: replace the side table of the same name.
 
     Values are integers, floats, str, bytes or None. NaN becomes None, and a bool an integer. In
-    CSV, an empty cell is None. A column is of integers or floats if all its cells are numbers,
-    otherwise of str. A number with a needless leading zero, as 007, is a str.
+    CSV, an empty cell means None. A column has integers or floats if all its cells are numbers,
+    otherwise str. A cell with a needless leading zero, e.g. 007, is a str.
 
     Raises InvalidArgument, e.g. for a repeated or missing key, or for a column that the index has
     already; Mismatch if no row has the key of a sample. An error changes nothing.
@@ -106,7 +106,7 @@ def _is_parquet(file: str) -> bool:
         with open(file, "rb") as start:
             return start.read(4) == b"PAR1"
     except OSError:
-        return False  # attach_file() raises an error of the library
+        return False  # attach_file() will raise the library's error
 
 
 def _arrow() -> Any:

@@ -25,16 +25,19 @@ class ByLength(NamedTuple):
     unit: int = 1
     """Bytes per unit of length, e.g. 4 for an int32 field of tokens."""
     window: int = 8192
-    """Positions of the order that are sorted together; best a multiple of batch_size."""
+    """Number of consecutive positions of the order that are sorted together. Choose a multiple of
+    batch_size."""
     max_tokens: int = 0
-    """Maximum tokens of a batch when all samples are padded to the longest, with at most batch_size
-    samples; a longer sample is alone. 0 means: each batch has batch_size samples."""
+    """Maximum number of tokens in a batch, counted after padding all its samples to the longest. A
+    batch also has at most batch_size samples. A sample longer than max_tokens gets a separate
+    batch. 0 means that each batch has batch_size samples."""
     pack: str = ""
     """Ragged column of integers, one value per token, whose sequences are packed into batch_size
-    rows of pack_to tokens. The column "x_segments" has the sequence of each token in its row, from
-    1 (0: padding), and "x_positions" its place in the sequence."""
+    rows of pack_to tokens. For each token, the column "x_segments" has the number of its sequence
+    in the row, from 1, and "x_positions" has its place in the sequence. In "x_segments", 0 means
+    padding."""
     pack_to: int = 0
-    """Tokens per packed row. 0 means: do not pack."""
+    """Tokens per packed row. 0 means no packing."""
     padding: int = 0
     """The value of positions without a token."""
 
@@ -49,9 +52,9 @@ class Mixup(NamedTuple):
     column: str
     """The column of images, all of one size; mixup needs uint8 or float32."""
     mixup_alpha: float = 0.0
-    """Mixup draws its ratio from Beta(alpha, alpha). 0 means: no mixup."""
+    """Mixup draws its ratio from Beta(alpha, alpha). 0 means no mixup."""
     cutmix_alpha: float = 0.0
-    """Cutmix draws its ratio from Beta(alpha, alpha). 0 means: no cutmix. If both are set, half of
-    the batches get each."""
+    """Cutmix draws its ratio from Beta(alpha, alpha). 0 means no cutmix. If both are set, each
+    mixed batch gets one of the two at random."""
     probability: float = 1.0
     """Probability that a batch is mixed."""

@@ -64,29 +64,31 @@ def index(
     sources: shards, in the order that numbers the samples: files, directories, patterns
         ("train-{000..146}.tar"), URLs, wids descriptors (.json), "@list.txt", or lists of these.
     columns: metadata taken from fields for queries: "cls", "json:$.width", "w=json:$.size[0]". A
-        column for which no sample has a value causes a warning; the report counts samples without
-        one.
+        column for which no sample has a value causes a warning. The report counts the samples
+        without a value.
     hashes: also hash every byte, for verify(full=True).
     unique_keys: raise an error if a key occurs in two shards.
     on_bad: how to treat members that break a rule: "error" (the default) or "skip", or a dict by
-        kind, e.g. {"damage": "skip", "repeated_key": "keep"}; other kinds are errors. The kinds are
-        damage, no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve"
-        gives a hard link the bytes of its target).
+        kind of defect, e.g. {"damage": "skip", "repeated_key": "keep"}. Kinds that the dict lacks
+        are errors. The kinds are damage, no_field, duplicate_field, repeated_key ("keep" keeps all
+        samples with the key), and link ("resolve" gives a hard link the bytes of its target).
     forget: do not keep the columns, hashes, unique_keys and on_bad that an existing index was built
-        with. By default, the ones not given stay as they are. If that index cannot be read, they
-        are lost, and a warning says so.
-    drop_missing: leave out shards that do not exist. accept_times: accept copies of shards although
-        their modification times differ. check_index: read the whole existing index first, and scan
-        all shards if any part of it is damaged.
-    threads: threads that scan, by default one per core. 0 means: the calling thread.
+        with. By default, options that are not given keep the values of the existing index. If that
+        index cannot be read, these values are lost, and a warning says so.
+    drop_missing: leave out shards that do not exist.
+    accept_times: accept copies of shards although their modification times differ.
+    check_index: read the whole existing index first, and scan all shards if any part of it is
+        damaged.
+    threads: number of threads that scan; by default one per core. 0 means the calling thread.
     part: (i, n), with i from 1: index only the i-th of n parts of the shards, for merge(). A part
         is not checked against a descriptor.
-    progress: called now and then, by one thread at a time; an exception that it raises ends the
-        build.
-    cache: a ShardCache whose options (credentials, URL bases) apply to fetches of URLs; nothing is
-        stored in it.
+    progress: a function that is called repeatedly, by one thread at a time. An exception that it
+        raises ends the build.
+    cache: a ShardCache whose options, e.g. credentials and URL bases, are used to fetch URLs.
+        Nothing is stored in it.
 
-    The index appears only when it is complete. An interrupted build continues where it stopped.
+    The index appears only when it is complete. If a build is interrupted, the next call continues
+    where it stopped.
     Raises NotFound, CorruptShard (shard, offset and member), Unsupported, Mismatch (shards differ
     from a descriptor), OSError; KeyboardInterrupt on Ctrl-C.
 
@@ -168,7 +170,8 @@ def update(
     progress: Callable[[Progress], object] | None = None,
     cache: _core.ShardCache | None = None,
 ) -> BuildReport:
-    """Brings an index up to date with the sources that it was built from. Options as index()."""
+    """Brings an index up to date with the sources that it was built from. The options are those of
+    index()."""
     report = _core.update(
         path_of(path),
         drop_missing=drop_missing,
@@ -185,7 +188,8 @@ def merge(
     output: str | os.PathLike[str],
     *parts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> BuildReport:
-    """Joins all parts of an index, given in any order. Raises Mismatch if parts do not fit.
+    """Joins all parts of an index, given in any order. Raises Mismatch if the parts do not fit
+    together.
 
     index(part=(i, n)), or ``shardwise index --part I/N``, makes the parts on N machines.
 
@@ -208,9 +212,10 @@ def verify(
     """Checks every shard against the index and returns the differences, by shard; empty if there
     are no differences. The text of a shard that could not be read begins with "not verified: ".
 
-    full: compares every byte with the hashes that the index was built with. threads: 0 means the
-    calling thread only; None means one per core, or up to 16 for remote shards. progress, cache:
-    as for index().
+    full: compare every byte with the hashes that the index was built with.
+    threads: number of threads. 0 means the calling thread only. None means one per core, or up to
+        16 for remote shards.
+    progress, cache: as for index().
 
     >>> shardwise.verify("train.idx")
     []
@@ -224,7 +229,7 @@ def verify(
 
 
 def query(path: str | os.PathLike[str], sql: str) -> Rows:
-    """The rows of an SQL SELECT over an index. Its tables: samples, members, shards, fields,
+    """The rows of an SQL SELECT over an index. Its tables are samples, members, shards, fields and
     skipped.
 
     >>> shardwise.query("train.idx", "SELECT cls, count(*) FROM samples GROUP BY cls").rows[:2]
@@ -248,8 +253,10 @@ def plan(
 ) -> FetchPlan:
     """Predicts, before a run, what the shard cache of each node will fetch. No shard is read.
 
-    nodes: each has an equal block of the world_size ranks, and a cache of cache_bytes. epochs: the
-    number planned, from first_epoch on, with caches that are empty at first.
+    nodes: number of nodes. Each node has an equal block of the world_size ranks, and a cache of
+        cache_bytes, which is empty at first.
+    epochs: number of epochs to plan, from first_epoch on.
+
     Raises InvalidArgument (nodes does not divide world_size); Unsupported (the order's future is
     unknown).
 

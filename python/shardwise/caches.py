@@ -42,7 +42,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def cache_at(*name: Any) -> _core.ShardCache:
-    """The cache that remember() registered by this name; opened if this process has none."""
+    """The cache that remember() registered under this name. Opens the cache if this process has not
+    opened it."""
     directory, budget_bytes, *given = name
     with _lock:
         cache = _caches.get(name)
@@ -67,8 +68,9 @@ def reference(cache: _core.ShardCache) -> tuple[Any, ...]:
 
 
 def remember(cache: _core.ShardCache) -> Name | None:
-    """Registers the cache and returns its name. cache_at() opens the same cache by it, here and in
-    other processes, so that unpickled objects share it. Returns None for a cache with resolve=."""
+    """Registers the cache and returns its name. With this name, cache_at() opens the same cache,
+    here and in other processes, so that unpickled objects share it. Returns None for a cache with
+    resolve=."""
     if cache.options is None:
         return None
     given = (

@@ -1,24 +1,25 @@
 """The columns of a Loader: each makes one array of a batch from the samples.
 
 A field is named as in the data set. Names joined by semicolons, e.g. "jpg;png", select the first
-field that a sample has. The column has the first name unless ``column.named(name)`` gives another.
-A field that is compressed by its name ("json.gz", "npy.zst") is expanded, except by bytes().
+field that a sample has. The column has the first of these names, unless ``column.named(name)``
+gives another. If the field's name is that of a compressed file ("json.gz", "npy.zst"), the field is
+decompressed, except by bytes().
 
 The fields of text(), json(), integer(), number(), tokens() and array() may have a JSON path in
-SQLite's syntax, e.g. "json:$.caption" or "json;json.gz:$.size[0]"; the path holds for each of the
-fields. The value is that of a metadata column of the index with this path. The column has the name
-of the path's last key.
+SQLite's syntax, e.g. "json:$.caption" or "json;json.gz:$.size[0]"; the path applies to each of the
+fields. The value equals that of a metadata column of the index with this path. The column has the
+name of the path's last key.
 
 A value is missing if the sample lacks the field, or if the path leads to nothing or to null. The
 sample is then a bad sample, unless ``missing=`` gives the value of its row. A sample whose field
 does not fit the column is a bad sample: see Loader(max_bad=).
 
-Fields that are pickles by name (.pt, .pth, .pkl, .pickle) can run code when they are read: only
-bytes() takes them.
+Fields whose names end in .pt, .pth, .pkl or .pickle are pickles, and can run code when they are
+read. Only bytes() accepts them.
 
 A dtype is a name, e.g. "float32", or the type of that name in NumPy or torch.
 
-A column pickles, as other processes and Ray need it, if its function does.
+A column can be pickled, e.g. for other processes or Ray, if its function can be pickled.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ _KINDS: dict[type, tuple[str, str]] = {
 
 
 def _missing(missing: Any, kind: type) -> Any:
-    """Checks the value for samples without one."""
+    """Checks ``missing``, the value for samples that lack one."""
     if missing is None:
         return None
     try:
@@ -191,7 +192,8 @@ def text(fields: str, *, missing: Union[str, None] = None) -> Column:
 
 
 def json(fields: str, *, missing: Union[str, None] = None) -> Column:
-    """One valid JSON value of any kind; rows as those of text(), parsed by ``batch.json(name)``.
+    """One valid JSON value of any kind. The rows are like those of text(); ``batch.json(name)``
+    parses them.
 
     missing: JSON text.
     """
@@ -213,8 +215,9 @@ def metadata(
 ) -> Column:
     """The samples' values in a metadata column of the index; see shardwise.index(columns=).
 
-    kind: the type of the values: int, float or str, with arrays as those of integer(), number() and
-        text(). float also takes whole numbers. None (NULL in SQL) is a missing value.
+    kind: the type of the values: int, float or str. The arrays are like those of integer(),
+        number() and text(). float also accepts whole numbers. None (NULL in SQL) is a missing
+        value.
     Cost: no shard is read for it. A Loader raises NotFound if the index has no such column.
 
     >>> columns.metadata("width")
@@ -237,8 +240,8 @@ def key(name: str = "__key__") -> Column:
 def tokens(fields: str, dtype: Any = "int32") -> Column:
     """A field of raw little-endian integers, as ``ndarray.tofile()`` writes them: ragged.
 
-    dtype: uint16, int32, uint32 or int64; the field does not record it. At a JSON path: an array of
-        integers.
+    dtype: uint16, int32, uint32 or int64. The field itself does not record its dtype. At a JSON
+        path: an array of integers.
     """
     return _made("_core", "tokens_column", _fields(fields), _dtype(dtype))
 
@@ -272,8 +275,8 @@ def image(
 ) -> Column:
     """An image: [N, 3, H, W] or [N, H, W, 3]; the transform determines the type.
 
-    fields: "" selects the sample's one field that is an image by its name.
-    The images of a batch must have one size, which a transform can give them.
+    fields: "" selects the sample's only field whose name is that of an image.
+    The images of a batch must have the same size; a transform can resize them.
     Cost: only the part of an image that the transform shows is decoded.
     """
     require("decoding", decoding, ImageDecoding, "give a shardwise.transforms.ImageDecoding")
@@ -323,8 +326,8 @@ def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
 
 @suggests
 def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
-    """A part of each sound, which may be that of a video: float32, ragged rows [C, S], or [N, C,
-    S]."""
+    """A part of each sound, e.g. of a video's sound: float32, ragged rows [C, S], or [N, C, S] if
+    the clip has a fixed length."""
     _require_clip(clip, AudioClip)
     return _made("_video", "audio_column", _fields(fields), clip)
 
@@ -340,17 +343,19 @@ def function(
 ) -> Column:
     """A column made by your function, row by row: [N, ...], or ragged without ``shape``.
 
-    make: called as ``make(sample, random)`` by the loader's threads, by one at a time (with the
-        GIL). It returns an array of this dtype and shape (of NumPy, torch, anything with a buffer),
-        bytes, or numbers. random: a whole number of 128 bits, fixed by epoch and sample,
-        independent of thread, batch and rank. Seed all random draws with it.
-    lock: no two calls of functions with lock=True run at the same time; the calls run one after
-        another. Needed where the function seeds, and draws from, a generator that all threads
-        share, e.g. those of torch and random: while a call releases the GIL, another call would
-        change the generator. A generator that the call itself makes needs no lock.
+    make: called as ``make(sample, random)`` in the loader's threads, by one thread at a time (with
+        the GIL). It returns bytes, numbers, or an array of this dtype and shape (of NumPy, torch,
+        or any object with a buffer). ``random`` is an int of 128 bits that depends on the order's
+        seed, the epoch and the sample, but not on thread, batch or rank. Seed all random draws
+        with it.
+    lock: run the calls of all functions with lock=True one after another, never at the same time.
+        Set it if the function seeds a generator that all threads share, e.g. that of torch or
+        random, and draws from it: while a call releases the GIL, another call could change the
+        generator. A generator that the call itself makes needs no lock.
 
-    The loader raises an exception of the function in place of the batch. Raise errors.BadField for
-    a sample that may be left out (max_bad). A row of another shape makes a bad sample.
+    If the function raises an exception, the loader raises it in place of the batch. Raise
+    errors.BadField to make the sample a bad sample, which may be left out (max_bad). A row of
+    another shape also makes its sample bad.
 
     Cost: threads wait for each other while they run Python; code that releases the GIL (much of
     NumPy, Pillow, torch) runs in parallel. A thread keeps its threading.local() for the epoch.
@@ -375,13 +380,15 @@ def decoded(
 ) -> Column:
     """A column that your decoder makes from a field's bytes: [N, ...], or ragged without ``shape``.
 
-    decode: called as ``decode(data, random)``, like the function of function(); ``data`` holds the
-        bytes of the field, expanded if the field is compressed. lock: as that of function().
+    decode: called as ``decode(data, random)``, like ``make`` of function(). ``data`` is the bytes
+        of the field, decompressed if the field is compressed.
+    lock: as for function().
 
-    If it raises an Exception, the bytes are bad: the loader raises BadField with its class and
-    text, or leaves the sample out (max_bad). These end the batch unchanged: MemoryError,
-    KeyboardInterrupt, errors of the program (NameError, ImportError, SyntaxError, SystemError,
-    ReferenceError), and errors of shardwise except BadField.
+    If it raises an Exception, the sample is bad: the loader raises BadField with the exception's
+    class and text, or leaves the sample out (max_bad). Some exceptions are instead raised
+    unchanged, in place of the batch: MemoryError, KeyboardInterrupt, errors of the program
+    (NameError, ImportError, SyntaxError, SystemError, ReferenceError), and errors of shardwise
+    except BadField.
     """
     decode = _locked(_callable("decode", decode), lock)
     return _made("_core", "decoded_column", _fields(fields), _dtype(dtype), _sizes(shape), decode)

@@ -31,7 +31,7 @@ def source_of(data: Any) -> Any:
 
 
 def decode(sample: _core.Sample, columns: Any, seed: int, epoch: int) -> dict[str, Any]:
-    """Sample.decode()."""
+    """Implements Sample.decode()."""
     rows = _core.decode_samples(sample.dataset, _listed(columns), [sample], seed, epoch)
     return rows[0]
 
@@ -40,17 +40,17 @@ class DecodedDataset:
     """The samples of a Dataset or mix(), decoded: ``data.decoded(columns)`` makes it.
 
     An item is a dict with one value for each column, as Sample.decode() gives it. Without columns,
-    it has one for each field of the sample. A DataLoader takes the dataset with any sampler, in any
-    kind of worker. Its default collation makes tensors of numbers and of arrays of equal shapes,
-    and lists of str.
+    it has one value for each field of the sample. A DataLoader takes the dataset with any sampler,
+    in any kind of worker. Its default collation makes tensors of numbers and of arrays of equal
+    shapes, and lists of str.
 
-    seed: for random steps of transforms and functions. They also depend on the sample and on the
-        epoch of set_epoch(), not on worker or batch. Workers take over seed and epoch when they
-        start: leave out persistent_workers=True if the epoch changes.
+    seed: seed of the random steps of transforms and functions. These steps also depend on the
+        sample and on the epoch of set_epoch(), but not on worker or batch. Workers copy seed and
+        epoch when they start: leave out persistent_workers=True if the epoch changes.
 
     A bad sample raises BadField or NotFound. A Loader makes the same rows faster, and can leave bad
     samples out.
-    Pickling: a reference to the dataset, and the columns.
+    Pickling: a pickle has a reference to the dataset, and the columns.
     Threads: any thread may use it.
 
     >>> decoded = ds.decoded([shardwise.columns.integer("cls"), shardwise.columns.text("txt")])

@@ -68,7 +68,7 @@ class DeviceBatch:
         return self._columns[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A column; ``default`` if it has none of that name."""
+        """A column; ``default`` if the batch has no column of that name."""
         return self._columns.get(name, default)
 
     def keys(self) -> list[str]:
@@ -121,7 +121,7 @@ class DeviceBatch:
         return self.batch.group
 
     def to(self, device: Any, *, non_blocking: bool = False) -> DeviceBatch:
-        """The same batch on another device. With non_blocking=True the batch is kept until its
+        """Returns the batch on another device. With non_blocking=True, this batch is kept until its
         copies are done."""
         made = self._each(lambda column: column.to(device, non_blocking=non_blocking))
         if non_blocking and self._columns:
@@ -129,11 +129,12 @@ class DeviceBatch:
         return made
 
     def pin_memory(self) -> DeviceBatch:
-        """The same batch with copies of its columns in page-locked memory."""
+        """Returns the batch with copies of its columns in page-locked memory."""
         return self._each(lambda column: column.pin_memory())
 
     def record_stream(self, stream: Any) -> None:
-        """Like that of a torch tensor: the memory stays until ``stream`` has used it."""
+        """Like record_stream() of a torch tensor: the memory is not reused before ``stream`` has
+        finished with it."""
         for column in self._columns.values():
             column.record_stream(stream)
 
@@ -203,7 +204,7 @@ def moved(batch: Batch, device: Any, non_blocking: bool) -> DeviceBatch:
 
 @suggests
 class DeviceCopier:
-    """Copies batches to a device on a stream of its own, while the device computes.
+    """Copies batches to a device on a separate stream, while the device computes.
 
     >>> loader = shardwise.Loader(ds, columns=[columns.image("jpg")], batch_size=64)
     >>> copier = shardwise.DeviceCopier("cpu")  # or "cuda"
@@ -212,11 +213,12 @@ class DeviceCopier:
     >>> images.shape
     torch.Size([16, 3, 12, 16])
 
-    The copy of a batch overlaps with the computation of the step before. Later computations on the
-    current stream wait for it. The batch is kept until its copy has ended. Give the loader
-    ``memory=torch_memory(pinned=True)``: copies from other memory do not overlap.
+    The copy of a batch overlaps with the computation of the previous step. Later computations on
+    the current stream wait for the copy. The batch is kept until its copy has ended. Give the
+    loader ``memory=torch_memory(pinned=True)``: copies from other memory do not overlap.
 
-    device: as torch takes it. On the CPU nothing is copied: tensors share the batch's memory.
+    device: a device of torch, e.g. "cuda:0". On the CPU nothing is copied: tensors share the
+        batch's memory.
     Threads: one.
 
     Raises Unsupported for a device without streams.
@@ -261,8 +263,8 @@ def torch_memory(pinned: bool = False) -> Callable[[int], Any]:
     ``pinned``.
 
     A copy with non_blocking=True reads the batch after the call returns. Keep the batch, or its
-    tensor, until the copy is done (``torch.cuda.current_stream().synchronize()``, or an event): a
-    dropped batch gives its memory to the next one.
+    tensor, until the copy is done (``torch.cuda.current_stream().synchronize()``, or an event): the
+    memory of a dropped batch is reused for the next batch.
     """
     import torch
 

@@ -1,4 +1,5 @@
-"""Encodes values as the bytes of fields. A value that a field cannot keep in full is refused."""
+"""Encodes values as the bytes of fields. A value that a field cannot store without loss is
+refused."""
 
 from __future__ import annotations
 
@@ -414,10 +415,11 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
     field that can be text; in json it must already be JSON.
 
     ``txt``: a str.
-    ``cls``, ``id``, ``index``: a whole number of 64 bits; 5.0 counts.
+    ``cls``, ``id``, ``index``: a whole number of 64 bits; also a float without a fraction, e.g.
+    5.0.
     ``json``: JSON as Sample.json() reads it.
-    ``npy``, ``npz``: NumPy's formats, without pickles, masks, nulls, types that NumPy lacks (e.g.
-    bfloat16), or tables, whose columns have names.
+    ``npy``, ``npz``: arrays in NumPy's formats. Refused are arrays that need pickles, masks, nulls,
+    types that NumPy lacks (e.g. bfloat16), and tables with named columns.
     ``jpg``, ``png``, ``ppm``, ``webp``: an image of PIL, or an array [H, W, 3] of whole numbers
     from 0 to 255 or of floats in [0, 1].
     A name that ends with ".gz" compresses the field. Pickled fields (pkl, pt, pth) are refused,

@@ -1,8 +1,8 @@
 """The exceptions that shardwise raises: one class for each kind of error, all derived from Error.
 
-Each has one argument, its text, which says what failed, where, and what to do. The exceptions
-therefore pickle, and torch's workers and Ray raise them again with their class. ``code`` is the
-kind's name, the same as in C++.
+Each exception has one argument, its text, which says what failed, where, and what to do. Exceptions
+can therefore be pickled: torch's workers and Ray raise them again with the same class. ``code`` is
+the kind's name, the same as in C++.
 
 Where Python has an exception for such an error, the class derives from it. OutOfRange is an
 IndexError, which ends iteration. NotFound is a LookupError (not a KeyError, whose text is shown in
@@ -21,11 +21,11 @@ class InvalidArgument(Error, ValueError):
 
 
 class OutOfRange(Error, IndexError):
-    """A sample, position or rank outside its range."""
+    """A sample, position or rank is outside its range."""
 
 
 class NotFound(Error, LookupError):
-    """A path, key or field that does not exist."""
+    """A path, key or field does not exist."""
 
 
 class Io(Error, OSError):
@@ -41,7 +41,7 @@ class CorruptShard(Error):
 
 
 class Unsupported(Error):
-    """Valid, but this version does not read it, or not in this way."""
+    """The input is valid, but this version cannot process it, or not in this way."""
 
 
 class StaleIndex(Error):
@@ -53,7 +53,7 @@ class CorruptIndex(Error):
 
 
 class VersionMismatch(Error):
-    """An index or resume token of another version of its format."""
+    """An index or resume token has another version of its format."""
 
 
 class BadField(Error, ValueError):
@@ -61,7 +61,7 @@ class BadField(Error, ValueError):
 
 
 class Mismatch(Error):
-    """A resume token, pickled reference or part belongs to something else."""
+    """A resume token, pickled reference or part belongs to other data, options or another order."""
 
 
 class NotExact(Error):

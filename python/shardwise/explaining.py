@@ -1,4 +1,4 @@
-"""Which samples a rank has in a step, and where in an epoch a sample comes.
+"""Finds the samples that a rank has in a step, and the place of a sample in an epoch.
 
 The commands ``shardwise explain`` and ``shardwise when`` give the same answers.
 """
@@ -99,7 +99,8 @@ def _number_of(data: Any, sample_or_key: Any) -> int:
 
 
 def step_of(sampler: _core.Sampler, data: Any, step: int, rule: _Rule) -> list[StepSample]:
-    """The samples of all ranks in a step of a sampler, or in its list of batches()."""
+    """The samples of all ranks in a step of a sampler. If the rule has a size, a step is a batch of
+    Sampler.batches()."""
     names = _Names(data)
     return [
         StepSample(rank, place, sample, *names.of(sample))
@@ -179,8 +180,8 @@ def explain(
     state: a token, or a state_dict(): steps count from there. epoch: by default that of the state,
         or 0.
 
-    Cost: that of a step. Raises OutOfRange if there is no such step; Mismatch for a state of other
-    data or another order.
+    Cost: computes the order of one step. Raises OutOfRange if there is no such step; Mismatch for a
+    state of other data or another order.
 
     >>> order = shardwise.Order("sequential")
     >>> found = shardwise.explain(ds, order, step=2, batch_size=2, world_size=2)
@@ -197,8 +198,9 @@ def when(
     sample_or_key: Any,
     **place: Unpack[Place],
 ) -> list[Delivery]:
-    """Where a sample comes in an epoch: normally once; never if a tail or a skip list leaves it
-    out, or if it came before the state; several times only with padding, replicas, or in a mix().
+    """Where a sample comes in an epoch. The list normally has one element. It is empty if a tail or
+    a skip list leaves the sample out, or if the sample came before the state. It has several
+    elements only with padding, replicas, or a mix().
 
     sample_or_key: the sample's number, or its key. Other arguments: those of explain().
 

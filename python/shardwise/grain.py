@@ -40,7 +40,8 @@ def fields_of(sample: _core.Sample) -> dict[str, Any]:
 
 class Source:
     """The samples of a dataset by number, for functions that take an object with length and items,
-    e.g. ``grain.MapDataset.source()``. Callable from any thread. Pickled, it is a reference."""
+    e.g. ``grain.MapDataset.source()``. Callable from any thread. A pickle has only a reference to
+    the dataset."""
 
     def __init__(self, data: _core.Dataset, make: Make = fields_of) -> None:
         self.data, self.make = data, make
@@ -68,7 +69,7 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
 
     len() is the number of samples of an epoch. Later positions belong to the next epochs, so each
     round of ``repeat()`` has another order. ``data[rank::world_size]`` is a rank's part. Callable
-    from any thread. Pickled, it is a reference.
+    from any thread. A pickle has only a reference to the dataset.
     """
 
     def __init__(
@@ -129,12 +130,12 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
 
     rank, world_size: by default those of torch.distributed, or of a launcher; with JAX give
         ``jax.process_index()`` and ``jax.process_count()``.
-    epochs: the number of epochs; each has another order. Without a number, there is no end.
+    epochs: number of epochs; each has another order. None means that there is no end.
 
     A state of its iterator is valid for any number of ranks if all ranks had taken the same number
     of samples. For the same number of ranks it is always exact. After mp_prefetch(), Grain makes
-    the state, and it is valid for the same number of workers. set_state() raises Mismatch if the
-    state is of other data or another order.
+    the state, which is valid only for the same number of workers. set_state() raises Mismatch if
+    the state is of other data or another order.
     """
 
     def __init__(

@@ -15,8 +15,9 @@ Group = Union[int, tuple[int, tuple[int, int]]]
 
 
 class ByGroup(NamedTuple):
-    """Batches whose samples belong to one group. Each group has its own batch size, and its own size
-    of pictures: that of ``ImageTransform(resize="group")``, or another step whose size is "group".
+    """Batches whose samples belong to one group. Each group has a separate batch size. It may also
+    have a separate size of pictures, to which ``ImageTransform(resize="group")``, or another step
+    whose size is "group", resizes them.
 
     The samples of each window of the order are divided by group and cut into batches; the batches
     of all groups are then shuffled together. Each sample still comes exactly once.
@@ -43,11 +44,12 @@ class ByGroup(NamedTuple):
     """Batch size, or (batch size, (height, width)), by key; a batch size of 0 means the loader's. A
     sample with another key is an error. Empty means: each key that occurs is a group."""
     window: int = 8192
-    """Positions of the order that are divided together; with by_length equal to its window."""
+    """Number of consecutive positions of the order that are divided together. If by_length is also
+    given, its window must be equal."""
     leftovers: str = "hold_over"
-    """For the samples of a group that fill no batch at the end of a window. "hold_over": they come
-    first in the next window, and only the last window has smaller batches. "smaller_batch": they
-    are a smaller batch."""
+    """Treatment of the samples of a group that do not fill a batch at the end of a window.
+    "hold_over": they come first in the next window, so only the last window has smaller batches.
+    "smaller_batch": they become a smaller batch."""
 
 
 def aspect_groups(
@@ -64,12 +66,14 @@ def aspect_groups(
 ) -> ByGroup:
     """Groups of pictures by aspect ratio, all of about the same number of pixels.
 
-    The ratios, width / height, are spread evenly in the logarithm from 1 / most to most; each picture
-    belongs to the nearest. The key of a group is its size, e.g. "192x336".
+    The groups' ratios, width / height, are spread evenly on a logarithmic scale from 1 / most to
+    most. Each picture belongs to the group with the nearest ratio. The key of a group is its size,
+    e.g. "192x336".
 
-    num_groups: number of groups. Sizes that are equal after rounding are one group.
-    pixels: number of pixels of a picture, about. multiple: sides are multiples of it.
-    batch_size: batch size of each group. 0 means the loader's.
+    num_groups: number of groups. Groups whose sizes are equal after rounding become one group.
+    pixels: approximate number of pixels of a picture.
+    multiple: each side of a picture is a multiple of this number.
+    batch_size: batch size of each group. 0 means the loader's batch_size.
     width, height: metadata columns, or SQL expressions, with the size of a picture.
     window, leftovers: those of ByGroup.
 

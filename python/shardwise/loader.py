@@ -92,7 +92,8 @@ _OF_A_DATALOADER = {
 
 @suggests
 class Loader:
-    """Batches of a data set, of any columns, in exact epochs over the ranks of a run.
+    """Yields batches of a data set, with any columns, in epochs that are exact over all ranks of a
+    run.
 
     >>> from shardwise import columns
     >>> loader = shardwise.Loader(
@@ -116,41 +117,46 @@ class Loader:
     epoch and the ranks, never on the number of threads.
 
     data: a Dataset, or several of them: mix([...], weights).
-    columns: see shardwise.columns; their names differ. order: an Order.
-    batch_size: samples per step on each rank. global_batch_size: on all ranks together, instead.
+    columns: the columns of a batch, with different names; see shardwise.columns. order: an Order.
+    batch_size: samples per step on each rank.
+    global_batch_size: samples per step on all ranks together; given instead of batch_size.
     replicas: neighbouring ranks that get the same batches, as tensor parallel groups need them.
     by_length: a ByLength. by_group: a ByGroup.
     mix: a Mixup.
-    threads: threads that make rows ahead. 0 means: the caller makes a batch when it asks for one.
-    max_bad: bad samples allowed in a run. They are left out of their batches, the proof expects
-        this, and tokens list them. One more raises an error; by default the first does. A run
-        that resumes from a state counts anew: the bad samples of the state are left out already.
-        An epoch whose samples are all bad raises, and so does a run that begins with 100 bad
-        samples on a rank.
-    prefetch: maximum batches in flight; 0 means: two per thread, or up to 64 if a batch is made in
-        a few microseconds. max_bytes_ahead: no batch is begun while those in flight hold this many
-        bytes. max_expanded_bytes: maximum size of an expanded field. fetch_threads: shards fetched
-        ahead at the same time into the data set's cache.
+    threads: number of threads that make rows ahead. 0 means that the caller makes each batch when
+        it requests the batch.
+    max_bad: maximum number of bad samples in a run. They are left out of their batches and listed
+        in tokens, and the proof allows for them. One more raises an error; by default, the first
+        one does. A run that resumes from a state counts from 0 again: the bad samples of the state
+        are already left out. An error is also raised if all samples of an epoch are bad, or if a
+        run begins with 100 bad samples on a rank.
+    prefetch: maximum number of batches in flight. 0 means two per thread, or up to 64 if a batch is
+        made in a few microseconds.
+    max_bytes_ahead: no batch is begun while the batches in flight take this many bytes.
+    max_expanded_bytes: maximum size of a field after decompression.
+    fetch_threads: number of shards fetched ahead at the same time into the data set's cache.
     memory: allocates the memory of batches: a function that takes a number of bytes and returns an
         object with data_ptr(), e.g. torch_memory(); by default the C++ library allocates.
-    arrays: what ``batch[name]`` and the values of a batch are: "numpy" arrays or "torch" tensors,
-        as frameworks expect them that own the loop. Both share the batch's memory.
-    ranks: how the ranks of a run agree: ranks.torch_ranks(), or a ranks.Reducer. Every rank gives
-        the same data and options, except threads, prefetch, max_bytes_ahead, fetch_threads and
-        memory. "auto" means ranks.torch_ranks() if torch.distributed is initialised: then every
-        rank has to make the loader. Otherwise it means this process alone; that raises
-        InvalidArgument if the process was launched as one of several, becomes one of several before
-        the first batch, or is one of several workers of a DataLoader. None means this process alone
-        in every case.
-    restart: True: each ``iter()``, so each ``for`` loop, restarts the epoch, as evaluation needs.
-        False: it continues after a loop that was left early, as training needs, and warns the first
-        time. None: True in the order "sequential" until load_state_dict() is called.
+    arrays: the type of ``batch[name]`` and of a batch's values: "numpy" means arrays, and "torch"
+        means tensors, for frameworks that run the training loop. Both share the batch's memory.
+    ranks: how the ranks of a run communicate: ranks.torch_ranks(), or a ranks.Reducer. Every rank
+        gives the same data and options, except threads, prefetch, max_bytes_ahead, fetch_threads
+        and memory. None means that this process runs alone. "auto" means ranks.torch_ranks() if
+        torch.distributed is initialised; every rank must then make the loader. Otherwise "auto"
+        means that this process runs alone. It then raises InvalidArgument if the process was
+        launched as one of several, becomes one of several before the first batch, or is one of
+        several workers of a DataLoader.
+    restart: True means that each ``iter()``, and so each ``for`` loop, restarts the epoch, as
+        evaluation needs. False means that a loop continues where the last loop was left, as
+        training needs; the first time, it warns. None means True for the order "sequential" until
+        load_state_dict() is called, and otherwise False.
 
     Threads: one thread uses a loader; any thread may call stop(), stats() and summary(). The
     loader's threads stay in the process that made them: a forked child has to make its own loader,
     and the loader's methods raise there. It does not pickle. Leaving a loop early, dropping the
     loader, or ending the interpreter does not hang. Ctrl-C ends waiting for a batch within 0.1 s
-    and loses no batch: the loader continues. With threads=0 it then stops, as by stop().
+    and loses no batch: the loader continues. With threads=0, Ctrl-C stops the loader, as stop()
+    does.
 
     Raises InvalidArgument, which names the option and the valid values.
     """
@@ -257,9 +263,9 @@ class Loader:
             number += 1
 
     def __iter__(self) -> Iterator[Batch]:
-        """The remaining batches of the current epoch; all of them with ``restart``. If its end was
-        reached, the batches of the next epoch: repeated ``for batch in loader`` gives one epoch
-        after another."""
+        """Yields the remaining batches of the current epoch, or all of them with ``restart``. If
+        the epoch has ended, yields those of the next epoch: repeated ``for batch in loader`` loops
+        give one epoch after another."""
         if not self._asked_streams:
             self._asked_streams = True
             warning = self._core.stream_warning()
@@ -343,9 +349,9 @@ class Loader:
 
     def set_epoch(self, epoch: int) -> None:
         """Moves to the beginning of an epoch and drops batches made ahead. If it is the current
-        epoch, and its end was not reached, moves back to where the loader began: to the place of
-        load_state_dict(), if that was called. So ``for epoch in range(loader.epoch, n)`` may call
-        it."""
+        epoch, and has not ended, moves back to where the loader began the epoch: to the place of
+        load_state_dict(), if that was called. A loop ``for epoch in range(loader.epoch, n)`` may
+        therefore call it for each epoch."""
         keeps_place = epoch == self.epoch and not self.has_ended
         self._core.set_epoch(whole_number("epoch", epoch))
         self._was_looped = self._is_stopped = False
@@ -383,10 +389,10 @@ class Loader:
         self.close()
 
     def trace(self, path: Union[str, os.PathLike[str]]) -> Trace:
-        """A ``with`` block whose time line is written to a file, in Chrome's trace format: waits
-        for batches, and planning, loading and collating of batches by each thread. chrome://tracing
-        and Perfetto show it. It keeps the last 100,000 events. ``shardwise epoch --trace`` writes
-        the same.
+        """A context manager for a ``with`` block. At the end of the block, a time line is written
+        to a file in Chrome's trace format, which chrome://tracing and Perfetto show. It has the
+        waits for batches, and the planning, loading and collating of batches by each thread. It
+        keeps the last 100,000 events. ``shardwise epoch --trace`` writes the same.
 
         torch.profiler marks each next() as "shardwise.Loader.next"."""
         from .tracing import Trace
@@ -394,8 +400,8 @@ class Loader:
         return Trace(self._core, path)
 
     def prove(self) -> str:
-        """Proves, with all ranks, that their batches of this epoch held exactly the samples that
-        the order promises: "epoch 3: 20,000 samples, each exactly once: proven".
+        """Proves that the batches of all ranks in this epoch had exactly the samples that the order
+        promises. Returns the proof, e.g. "epoch 3: 20,000 samples, each exactly once: proven".
 
         Every rank calls it, after its last batch. Raises NotExact, on all ranks, which names what
         is missing or came twice; Mismatch, on all ranks, which names differences in their data,
@@ -424,13 +430,14 @@ class Loader:
 
     def load_state_dict(self, state_dict: dict[str, Any], *, allow_changes: bool = False) -> None:
         """Continues where state_dict() was called, with any number of ranks, batch size and
-        threads. With by_length or by_group, within an epoch, the rule and the batch sizes must be
-        the same.
+        threads. If the state is within an epoch with by_length or by_group, the rule and the batch
+        sizes must be the same.
 
-        allow_changes: accepts other weights of a mix() from here on; each data set continues where
-        it was. At the beginning of an epoch, accepts also other data or another order, unless that
-        would lose the rest of unfinished passes. Raises Mismatch, naming all that differs; the
-        loader then stays unchanged.
+        allow_changes: accept other weights of a mix() from here on; each data set continues where
+        it was. At the beginning of an epoch, also accept other data or another order, unless this
+        would lose the rest of unfinished passes.
+
+        Raises Mismatch, which names all differences. The loader is then unchanged.
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)

@@ -22,7 +22,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _weights(name: str, weights: Sequence[float]) -> tuple[float, ...]:
-    """Raises InvalidArgument, naming the option."""
+    """Returns the weights as floats. Raises InvalidArgument, which names the option."""
     try:
         if isinstance(weights, (str, bytes, Mapping, Set)):  # a str, or no order
             raise TypeError
@@ -34,7 +34,7 @@ def _weights(name: str, weights: Sequence[float]) -> tuple[float, ...]:
 def _schedule(
     schedule: Union[Mapping[int, Sequence[float]], None],
 ) -> dict[int, tuple[float, ...]]:
-    """The weights by position, ascending. Raises InvalidArgument."""
+    """Returns the schedule's weights by position, ascending. Raises InvalidArgument."""
     if schedule is None:
         return {}
     if not isinstance(schedule, Mapping):
@@ -53,7 +53,8 @@ class MixedDataset:
     ``mixed[i]`` is sample i of all, and its ``number`` is i; numbers of data set d begin at
     ``first_samples[d]``. A sample's ``index`` is its number in its data set. With weights, samplers
     of torch are refused: they would draw by the sizes of the data sets. A Subset or ConcatDataset
-    of torch, or random_split(), hides the weights from torch's samplers; mix views instead.
+    of torch, or random_split(), would hide the weights from torch's samplers; mix views of data
+    sets instead.
     """
 
     def __init__(

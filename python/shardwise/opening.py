@@ -39,9 +39,9 @@ def open_as(
     threads: int | None = None,
     fingerprint: bytes | None = None,
 ) -> _core.Dataset:
-    """The dataset that these options describe: sources, and pairs of the options that differ from
-    their defaults. A copy of an index at a URL with this fingerprint is used without asking the
-    server."""
+    """Opens the dataset that ``opening`` describes: its sources, and a (name, value) pair for each
+    option that differs from its default. If the index is at a URL, and the local copy has this
+    fingerprint, the copy is used without asking the server."""
     sources, *given = opening
     options = _defaults() | dict(given)
     named_cache = options.pop("cache")
@@ -84,7 +84,7 @@ def open(
 ) -> _core.Dataset:
     """Opens a dataset.
 
-    source: an index, as index() makes it: its path, or its URL, which ends in ".idx". Or shards: a
+    source: an index that index() made: its path, or its URL, which ends in ".idx". Or shards: a
         directory, a pattern ("train-{000..146}.tar", "*.tar"), a tar, a URL, a wids descriptor
         (.json), "@list.txt", or a list of these. For shards an index is built at first use and kept
         in index_directory ($XDG_CACHE_HOME/shardwise), unless build=False. An index at a URL is
@@ -103,10 +103,11 @@ def open(
         number the samples. When a sample of a shard is first requested, the shard is fetched into
         the cache, scanned, and checked against the descriptor. Keys, where(), sizes() and columns
         are then Unsupported.
-    root: a folder in which all shards are looked up. accept_times: accept copies of shards although
-        their modification times differ. allow_part: accept an index that is one part of several.
-    max_open_shards: maximum number of mapped shards. threads: threads that build an index, by
-        default one per core.
+    root: a folder in which all shards are looked up.
+    accept_times: accept copies of shards although their modification times differ.
+    allow_part: accept an index that is one part of several.
+    max_open_shards: maximum number of mapped shards.
+    threads: number of threads that build an index; by default one per core.
 
     Cost: an index is mapped, so opening does not depend on its size; a shard is opened when it is
     first used. Raises NotFound, CorruptIndex, VersionMismatch, InvalidArgument, and for shards what

@@ -38,18 +38,18 @@ class Ragged:
         values = self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
         return values.reshape(tuple(int(side) for side in self.shapes[place]))
 
-    # No __iter__(): Python iterates by __getitem__(). Lightning looks into each Iterable for the
-    # size of the batch, and would take the length of the first row.
+    # Do not define __iter__(): Python can iterate by __getitem__(). Lightning looks for the batch
+    # size inside each Iterable, and would take the length of the first row.
 
     def _each(self, change: Callable[[Any], Any]) -> Ragged:
-        """The same rows, with change() applied to values, offsets and shapes."""
+        """Returns the rows with change() applied to values, offsets and shapes."""
         import torch
 
         return Ragged(*(change(torch.as_tensor(getattr(self, name))) for name in self.__slots__))
 
     def to(self, device: Any, *, non_blocking: bool = False) -> Ragged:
-        """The same rows as torch tensors on a device. They share this object's memory if that is
-        on the device."""
+        """Returns the rows as torch tensors on a device. They share this object's memory if it is
+        on that device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Ragged:
@@ -62,7 +62,8 @@ class Ragged:
         return self.values.device
 
     def record_stream(self, stream: Any) -> None:
-        """Like that of a torch tensor: the memory stays until ``stream`` has used it."""
+        """Like record_stream() of a torch tensor: the memory is not reused before ``stream`` has
+        finished with it."""
         for name in self.__slots__:
             getattr(self, name).record_stream(stream)
 

@@ -1,4 +1,4 @@
-"""How the ranks of a run agree: what a Loader needs of a process group.
+"""Communication between the ranks of a run: the part of a process group that a Loader needs.
 
 torch is imported only when torch_ranks() is called.
 """
@@ -16,11 +16,11 @@ from .errors import InvalidArgument
 
 @suggests
 class Reducer:
-    """Ranks whose loaders agree by one function: a sum over all ranks.
+    """The ranks of a run. Their loaders communicate by one function: a sum over all ranks.
 
     all_reduce_sum: takes a list of whole numbers in [-2^63, 2^63) and returns their sums over all
-        ranks, number by number, in order. It is collective: every rank calls it alike, in prove()
-        and state_dict(), from the thread that called these.
+        ranks, number by number, in order. It is collective: prove() and state_dict() call it on
+        every rank, with lists of equal length, from the thread that called them.
     local_rank, local_world_size: rank and number of ranks on this node, which share its shard
         cache; ranks of a node are consecutive. By default all ranks are on one node.
     """
@@ -57,8 +57,8 @@ class Reducer:
         self.all_reduce_sum = all_reduce_sum
 
     def any(self, flag: object) -> bool:
-        """True on all ranks if ``flag`` is true on one of them: ranks that leave a loop by it leave
-        it after the same step. Every rank calls it."""
+        """Returns True on all ranks if ``flag`` is true on at least one rank. Ranks that use it to
+        end a loop thus leave the loop after the same step. Every rank calls it."""
         return self.all_reduce_sum([1 if flag else 0])[0] > 0
 
     def __repr__(self) -> str:
@@ -86,9 +86,9 @@ def _local_ranks(dist: Any, group: Any, rank: int, world_size: int) -> tuple[int
 def torch_ranks(group: Any = None, *, device: Any = None) -> Reducer:
     """The ranks of a process group of torch.distributed, by default of the whole world.
 
-    group: as torch.distributed takes it. The loader sends few words. A separate gloo group, in
-        addition to the NCCL group, keeps them off the GPU. device: of the summed tensors; by default the current GPU for
-        NCCL, else the CPU.
+    group: a process group of torch.distributed. The loader sends only a few numbers. A separate
+        gloo group, in addition to the NCCL group, keeps them off the GPU.
+    device: device of the summed tensors; by default the current GPU for NCCL, else the CPU.
 
     Collective: every rank of the group calls it. Raises InvalidArgument if torch.distributed is not
     initialised.
@@ -156,7 +156,7 @@ def reducer_of(ranks: Union[Reducer, str, None]) -> Reducer:
 def require_alone() -> None:
     """Repeats the check of launched_ranks(), which may have run too early. Raises InvalidArgument
     if this process has become one of several ranks, or is one of several workers of a DataLoader:
-    each would give every sample."""
+    each of them would deliver every sample."""
     dist = _initialised_torch()
     if dist is not None and dist.get_world_size() > 1:
         raise InvalidArgument(

@@ -143,7 +143,7 @@ class BuildReport(NamedTuple):
     shards_cut_short: int
     """Shards whose rest was left out after damage. num_skipped does not count samples there."""
     bytes_cut_off: int
-    """Bytes of these rests."""
+    """Total bytes of the rests that were left out."""
 
 
 class SideTable(NamedTuple):

@@ -20,8 +20,8 @@ from . import _core
 from .errors import Mismatch
 
 _KEPT = 4
-# A view by a condition is pickled as its samples up to this size, and otherwise as its condition,
-# which each process that gets it evaluates again.
+# A view by a condition is pickled as the list of its samples, up to these limits. Larger views are
+# pickled as the condition, which each process that unpickles it evaluates again.
 _MAX_PACKED_SAMPLES = 1 << 27
 _MAX_PACKED_BYTES = 16 << 20
 
@@ -41,8 +41,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """Returns what changes if the index or its side tables are replaced: first the time of the
-    latest change. The result is None if the index is missing."""
+    """Returns a tuple that changes when the index or its side tables are replaced. Its first
+    element is the time of the latest change. Returns None if the index is missing."""
     files = []
     for file in (path, path + ".side"):
         try:
@@ -59,8 +59,8 @@ def _state(path: str) -> tuple[int, ...] | None:
 def _open(
     opening: tuple[Any, ...], fingerprint: bytes
 ) -> tuple[_core.Dataset, tuple[int, ...] | None]:
-    """Opens a dataset, if possible with this fingerprint. Returns the state of its files, or an
-    older state."""
+    """Opens a dataset, if possible with this fingerprint. Returns it with the _state() of its
+    files, or an older state."""
     from . import opening as opener
 
     start = time.time_ns()

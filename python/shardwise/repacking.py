@@ -63,7 +63,7 @@ class _Writer:
 
 
 def _samples_of(result: Any, key: str) -> Iterator[dict[str, Any]]:
-    """Yields the new samples that the function has made of the sample with this key."""
+    """Yields the new samples that the function has made from the sample with this key."""
     if result is None:
         return
     if isinstance(result, (Mapping, _core.Sample)):
@@ -75,8 +75,8 @@ def _samples_of(result: Any, key: str) -> Iterator[dict[str, Any]]:
 
 
 def _name_of(function: Any) -> str:
-    """The name of a function, by which a call recognises its own shards. For a partial, a method
-    or an object, the name contains a hash of its pickle."""
+    """The name of a function, by which a later call recognises the shards of an interrupted call.
+    For a partial, a method or an object, the name contains a hash of its pickle."""
     named = function if hasattr(function, "__qualname__") else type(function)
     name = f"{named.__module__}.{named.__qualname__}"
     if isinstance(function, (FunctionType, BuiltinFunctionType, type)):
@@ -100,8 +100,8 @@ def _begin_worker(writer: _Writer, stop: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ends a worker whose main process was killed. It would write shards that the next call
-    writes."""
+    """Ends a worker whose main process was killed. Otherwise it would write the same shards as the
+    next call."""
     import multiprocessing
     from multiprocessing.connection import wait as wait_for
 
@@ -141,13 +141,15 @@ def repack(
         them, several such dicts, or None to leave the sample out. Without "__key__" a new sample
         has the key of the old one. Without a function, keys, fields and bytes do not change.
     shuffle: seed of a permutation of all samples; None keeps their order.
-    max_samples, max_bytes: maximum of a new shard. With a function they count the samples that it
-        gets, so that the result does not depend on the workers; a shard of which it leaves out all
-        samples is not written.
-    prefix: beginning of the names of the shards. index: path of the index, by default shards.idx in
-        the directory; it has the metadata columns of the old index.
-    workers: processes that call the function, or without a function threads that copy; 0 means the
-        calling process, None means one per core. The start method is multiprocessing's default.
+    max_samples, max_bytes: maximum number of samples, and of bytes, in a new shard. With a
+        function, the samples that the function gets are counted, so that the result does not depend
+        on the workers. A shard is not written if the function leaves out all its samples.
+    prefix: beginning of the names of the shards.
+    index: path of the index, by default shards.idx in the directory; it has the metadata columns of
+        the old index.
+    workers: number of processes that call the function; without a function, number of threads that
+        copy. 0 means the calling process, None means one per core. The start method is
+        multiprocessing's default.
     restart: remove the shards of an earlier call in this directory, and begin again.
     encoders: as for ShardWriter. progress: called after each shard.
 

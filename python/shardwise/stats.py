@@ -33,7 +33,8 @@ class LoaderStats(NamedTuple):
     bytes_made: int
     """Bytes of the batches' arrays."""
     bytes_read: int
-    """Bytes of the fields that columns read, including ahead; functions not counted."""
+    """Bytes of the fields that columns read, including those read ahead. Reads by columns'
+    functions are not counted."""
     planning: float
     """Time of planning the order and the batches."""
     opening: float

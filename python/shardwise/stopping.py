@@ -34,10 +34,10 @@ __all__ = ["EarlyStop", "StopGuard"]
 
 @suggests
 class EarlyStop:
-    """Stops a run when a figure no longer improves.
+    """Stops a run when a metric, here called figure, no longer improves.
 
-    patience: figures without improvement before it stops. min_delta: the smallest change that
-        counts as an improvement. NaN is no improvement.
+    patience: number of figures without improvement after which the run stops. min_delta: the
+        smallest change that counts as an improvement. NaN is no improvement.
     ranks: as for a Loader; looked up at the first figure. Rank 0's figure decides for all ranks, so
         no rank stops alone if figures differ in the last bit.
 
@@ -122,8 +122,8 @@ class StopGuard:
         SIGTERM, more than a second after the first, acts as it would without the guard.
     max_time: seconds after which the ranks stop, counted from construction; 0 means never. The
         first rank whose time is over decides.
-    ranks: as for a Loader; looked up at the first should_stop(). every: calls of should_stop() from
-        one all-reduce to the next.
+    ranks: as for a Loader; looked up at the first should_stop().
+    every: number of calls of should_stop() per all-reduce.
 
     Effects: the ``with`` block installs handlers for the signals, which only set flags, and
     restores the former ones at its end. A wait for a batch is not interrupted: the run stops after
@@ -192,7 +192,7 @@ class StopGuard:
         self._requested = True
 
     def should_stop(self) -> bool:
-        """True once the ranks know that they stop; call it after each step. Every rank calls it
+        """True once the ranks have agreed to stop; call it after each step. Every rank calls it
         equally often, and all get the same answer. Cost: one small all-reduce every ``every``
         calls."""
         self._calls += 1

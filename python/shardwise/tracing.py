@@ -10,7 +10,8 @@ _MAX_EVENTS = 100_000  # about 10 MB
 
 
 class Trace:
-    """What Loader.trace() returns: a ``with`` block whose time line is written to a file."""
+    """The result of Loader.trace(): a context manager. At the end of its ``with`` block, a time
+    line is written to a file."""
 
     def __init__(self, core: _core.Loader, path: str | os.PathLike[str]) -> None:
         self._core = core

@@ -2,8 +2,9 @@
 
 All random choices derive from the run's seed, the epoch and the sample. They are the same for any
 number of threads and ranks, any batch size, and after a resume. The page docs/formats/transforms.md
-specifies every step. The steps equal torchvision.transforms.v2 in distribution, and, for given
-parameters, in pixels up to 1 of 255. Resizing gives the bytes of Pillow 12.
+specifies every step. The steps have the same distributions as those of torchvision.transforms.v2.
+With equal parameters, pixels differ by at most 1 of 255. Resizing gives the same bytes as Pillow
+12.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Range = tuple[float, float]
 
 @suggests
 class RandomResizedCrop(NamedTuple):
-    """A crop of random area and shape, resized: Inception's."""
+    """A crop of random area and aspect ratio, resized; also called Inception crop."""
 
     size: Size
     """Size of the result."""
@@ -110,8 +111,8 @@ class ImageTransform(NamedTuple):
     resize: Union[Size, None] = None
     """Size of both sides; the aspect ratio changes."""
     resize_shorter_side: int = 0
-    """Length of the shorter side in pixels; the other keeps the aspect ratio, rounded down. 0
-    means: not resized."""
+    """Length of the shorter side in pixels; the other keeps the aspect ratio, rounded down. 0 means
+    no resize."""
     padding: Union[Padding, None] = None
     """Pixels added on the sides."""
     centre_crop: Union[Size, None] = None
@@ -136,9 +137,9 @@ class ImageTransform(NamedTuple):
     filter: str = "bilinear"
     """Filter of resizes: "bilinear" or "bicubic", both antialiased."""
     type: str = "uint8"
-    """Type of the values: "uint8", "float32", "float16" or "bfloat16", for which 16-bit images are
-    scaled to 8 bits; or "uint16", which keeps the values of 16-bit PNG and PNM, excludes resizing
-    and recolouring, and makes other images bad samples."""
+    """Type of the values: "uint8", "float32", "float16", "bfloat16" or "uint16". "uint16" keeps the
+    values of 16-bit PNG and PNM; it excludes resizing and recolouring, and other images are bad
+    samples. The other types scale 16-bit images to 8 bits."""
     layout: str = "channels_first"
     """Order of the axes: "channels_first" means [3, H, W], "channels_last" means [H, W, 3]."""
 
@@ -151,13 +152,13 @@ class ImageDecoding(NamedTuple):
     """Maximum pixels of an image, checked before memory is allocated. Sides of more than 2^20
     pixels are refused, too."""
     strict: bool = False
-    """Refuse damage that is forgiven by default, as by Pillow: damaged codes, a missing end."""
+    """Refuse damage that is tolerated by default, as in Pillow: damaged codes, a missing end."""
     apply_orientation: bool = False
     """Turn the image by its orientation tag, like Pillow's exif_transpose."""
     scaling: str = "exact"
     """How JPEGs that are reduced later are decoded: "exact" decodes the full size. "not_smaller"
-    decodes at 1/2, 1/4 or 1/8, but not below the result's size; "fast" down to 3/4 of it. The
-    reduced ones are faster, with other pixels."""
+    decodes at 1/2, 1/4 or 1/8, but not below the result's size; "fast" down to 3/4 of it. Reduced
+    decoding is faster, but gives other pixels than "exact"."""
 
 
 @suggests
@@ -167,8 +168,8 @@ class VideoClip(NamedTuple):
     frames: int = 16
     """T, the number of frames, from 1 to 65,536."""
     every: int = 0
-    """Take each every-th frame. 0 means: spread the frames evenly over the range, like
-    np.linspace(0, n - 1, T)."""
+    """Distance from one taken frame to the next, e.g. 2 for every second frame. 0 means that the
+    frames are spread evenly over the range, like np.linspace(0, n - 1, T)."""
     start: str = "first"
     """Place of the clip in the range: "first", "centre" or "random". Needs every."""
     begin_seconds: float = float("-inf")
@@ -188,11 +189,11 @@ class AudioClip(NamedTuple):
     """The part of each sound that a column has, and its format."""
 
     sample_rate: int = 0
-    """Samples per second of the result, by resampling. 0 means: as stored."""
+    """Samples per second of the result, by resampling. 0 means as stored."""
     channels: int = 0
-    """Channels of the result, by mixing. 0 means: as stored."""
+    """Channels of the result, by mixing. 0 means as stored."""
     seconds: float = 0.0
-    """Length of the clip. 0 means: all of the range."""
+    """Length of the clip in seconds. 0 means the whole range."""
     start: str = "first"
     """Place of the clip in the range: "first", "centre" or "random". Needs seconds."""
     begin_seconds: float = float("-inf")

@@ -109,7 +109,8 @@ class _Writer(WithBlock):
         self._loss = weakref.finalize(self, _warn_of_loss, core, names, self._index, os.getpid())
 
     def write(self, sample: Mapping[str, Any]) -> None:
-        """Writes a sample: "__key__", and values by field. Other names with "__" are left out.
+        """Writes a sample: a dict of "__key__" and of values by field. Other names that begin with
+        "__" are left out.
 
         Threads may share a writer; a forked child may not use it. Raises InvalidArgument if a
         reader would not find this key with these fields; BadField.
@@ -163,10 +164,10 @@ class ShardWriter(_Writer):
     complete. If an exception leaves the block, complete shards remain, and no index is made. A
     writer that is dropped without close() warns of the samples that are lost.
 
-    pattern: one number, "train-%06d.tar" or "train-{:06}.tar".
-    max_samples, max_bytes: maximum of a shard.
-    replace: replace existing shards instead of raising. close() removes those of an earlier and
-        larger set that a ShardWriter or `shardwise pack` wrote.
+    pattern: path of the shards with one number, e.g. "train-%06d.tar" or "train-{:06}.tar".
+    max_samples, max_bytes: maximum number of samples, and of bytes, in a shard.
+    replace: replace existing shards instead of raising. close() also removes the remaining shards
+        of an earlier, larger set that a ShardWriter or `shardwise pack` wrote.
     index: path of the index. columns: metadata that it takes from fields. encoders: as for
         encoded().
     """

@@ -74,7 +74,7 @@ nb::list side_tables(const std::string& path) {
 class Values {
  public:
   /// Returns the value of an object: None, a bool, a number, a str or bytes.
-  /// Lifetime: valid until clear(), and while the object lives.
+  /// Lifetime: valid while the object lives, but only until clear().
   /// Errors: InvalidArgument.
   MetadataValue of(PyObject* object, const std::string& column) {
     MetadataValue value;

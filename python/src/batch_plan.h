@@ -25,7 +25,8 @@ class BatchPlan {
   /// A plan without batches.
   BatchPlan() = default;
   /// @param first  number of the rank's sample that begins the first batch; must be 0 with `even`.
-  /// Cost: with `even`, makes samplers for two other ranks, and for all ranks with wids.
+  /// Cost: with `even`, makes samplers for two other ranks. In the order of wids, makes samplers
+  /// for all ranks.
   /// Errors: InvalidArgument if the size is 0, or if the numbers of batches cannot be made equal.
   BatchPlan(const Sampler& sampler, const BatchRule& rule, std::uint64_t first = 0);
 

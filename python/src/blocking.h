@@ -11,11 +11,13 @@ namespace shardwise::python {
 
 /// Runs `work` without the GIL and waits for it. Rethrows exceptions of `work`.
 ///
-/// Python handles signals on the main thread. If that thread calls, another thread runs `work`,
-/// which costs a thread switch. If a signal's handler raises (Ctrl-C), `cancel` and the worker's
-/// CancelScope are set. The work then ends with Cancelled, and the handler's exception is raised. A
-/// call from within a handler runs `work` in the calling thread.
-/// @param on_cancel  called in the calling thread in addition, to end work that checks neither.
+/// Threads: Python handles signals on the main thread. If the main thread calls this, another
+/// thread runs `work`, at the cost of a thread switch. Other threads, and signal handlers, run
+/// `work` in the calling thread.
+/// Signals: if a signal's handler raises (Ctrl-C), `cancel` and the CancelScope of `work` are set.
+/// `work` should then end with Cancelled, and the handler's exception is raised.
+/// @param on_cancel  called in the calling thread when `cancel` is set, to end work that checks
+/// neither `cancel` nor the CancelScope.
 /// REQUIRES: the GIL.
 void run_without_gil(const std::function<void(const CancelToken& cancel)>& work,
                      const std::function<void()>& on_cancel = {});

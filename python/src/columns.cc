@@ -183,7 +183,7 @@ using MissingText = std::optional<std::string>;
 using MissingInteger = std::optional<std::int64_t>;
 using MissingNumber = std::optional<double>;
 
-/// @param missing  the value of samples without one, or None.
+/// @param missing  the value for samples that lack one; None if such samples are bad.
 ColumnObject column_of_kind(const std::string& kind, const NameArgument& given,
                             nb::handle missing) {
   const std::string& fields = given.bytes;

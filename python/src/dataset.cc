@@ -252,7 +252,8 @@ nb::object where(const DatasetObject& self, const std::string& condition,
   return dataset_after(self, std::move(found), nb::make_tuple("where", condition, begin, end));
 }
 
-/// Returns the view with these gaps_of(). `step` makes it again.
+/// Returns the view that gaps_of() encoded as `gaps`. Records `step`, by which the view is made
+/// again after pickling.
 nb::object at_gaps(const DatasetObject& self, nb::bytes gaps, nb::object step) {
   return dataset_after(self, self.data.subset(numbers_of_gaps({gaps.c_str(), gaps.size()})),
                        std::move(step));

@@ -28,7 +28,8 @@ using RankSamples = std::pair<std::uint64_t, std::vector<std::uint64_t>>;
 /// Rank, step, place in the batch, position in the epoch.
 using Time = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
 
-/// Returns the samples of every rank in its list `step` of Sampler.batches().
+/// Returns each rank's samples in batch number `step` of Sampler.batches(), which yields lists of
+/// sample numbers.
 std::vector<RankSamples> explain_lists(const Sampler& sampler, std::uint64_t step,
                                        const BatchRule& rule) {
   std::vector<RankSamples> ranks;

@@ -10,8 +10,8 @@ namespace shardwise::python {
 
 namespace {
 
-/// Returns the name from a set of all requested names. The set is never destroyed, since Python has
-/// ended by then.
+/// Returns the name from a set of all requested names. The set is never destroyed: when static
+/// objects are destroyed, Python has already ended.
 PyObject* interned(std::string_view name) {
   static auto* const mutex = new std::mutex;
   static auto* const names = new std::unordered_map<std::string, PyObject*>;

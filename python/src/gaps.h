@@ -10,8 +10,9 @@
 
 namespace shardwise::python {
 
-/// Returns the samples of a view as numbers of the index. Each is stored as its distance from the
-/// one before, in groups of 7 bits, lowest first. The top bit is set in all but the last group.
+/// Returns the samples of a view as numbers of the index. Each number is stored as the count of
+/// skipped numbers since the previous one, in groups of 7 bits, lowest first. The top bit is set in
+/// all but the last group.
 inline std::string gaps_of(const Dataset& view) {
   std::string bytes;
   std::uint64_t next = 0;  // the number after the last one

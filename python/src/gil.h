@@ -50,7 +50,8 @@ struct WaitUnlessDone {
 };
 
 /// Calls `function`, in which Python code may run and release the GIL.
-/// REQUIRES: `function` does not throw, and holds no Python object by an object with a destructor.
+/// REQUIRES: `function` does not throw, and has no local objects whose destructors release Python
+/// objects.
 template <class Function>
 void call_python(const Function& function) {
   WaitUnlessDone guard;

@@ -233,7 +233,8 @@ void visit_numbers(const Visit& visit) {
       });
 }
 
-/// Returns the names of these options, each with its default and the maximum of its type.
+/// Returns the names of the options that are integers, each with its default and the maximum of its
+/// type.
 nb::dict numbers() {
   nb::dict all;
   visit_numbers([&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
@@ -362,7 +363,8 @@ nb::list explain(LoaderObject& self, std::uint64_t step) {
   return all;
 }
 
-/// Returns (rank, step, place, position) of each delivery of a sample in such batches.
+/// Returns (rank, step, place, position) of each delivery of a sample, with batches by group or
+/// length.
 nb::list when(LoaderObject& self, std::uint64_t sample) {
   const auto times = used(self, [&](Loader& loader) {
     return detail::when_in_batches(detail::LoaderAccess::plan(loader), sample);

@@ -15,6 +15,7 @@ NB_MODULE(_core, module) {
   module.attr("version") = SHARDWISE_VERSION;
 #ifndef SHARDWISE_LEAK_WARNINGS
   // If the interpreter ends while threads run, e.g. in a spawned worker, objects remain alive.
+  // nanobind would report them as leaks.
   nb::set_leak_warnings(false);
 #endif
   translate_errors();

@@ -36,8 +36,8 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   options.access = parse_access(access);
   if (cache != nullptr) {
     options.cache = cache->cache;
-    // With a resolve function, fetch threads need the GIL. No fetch must still run in the
-    // background when the interpreter ends.
+    // With a resolve function, fetch threads need the GIL. No fetch may still run in the background
+    // when the interpreter ends.
     options.wait_for_whole_shards = cache->given.is_none();
   }
   options.max_open_shards = max_open_shards;

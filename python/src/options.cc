@@ -39,7 +39,7 @@ void take(std::string_view option, nb::handle value, Enum& to) {
   to = *choice;
 }
 
-/// Reads a number, for a square, or (height, width). Keeps `to` if the value is None.
+/// Reads (height, width), or one number for a square. Keeps `to` if the value is None.
 void take(std::string_view option, nb::handle value, ImageTransform::Size& to) {
   if (value.is_none()) return;
   std::pair<std::size_t, std::size_t> sides;
@@ -101,7 +101,7 @@ template <detail::HasFields Owner>
 void take(std::string_view option, nb::handle record, Owner& to);
 template <class Owner>
 void take(std::string_view option, nb::handle record, std::optional<Owner>& to) {
-  Owner made;  // not emplace(): clang 14 takes the class for incomplete here
+  Owner made;  // not emplace(): for clang 14, the class is incomplete here
   take(option, record, made);
   to = made;
 }

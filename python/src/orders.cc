@@ -60,13 +60,14 @@ void take(std::string_view option, nb::handle value, Value& to) {
     to = *choice;
   } else if constexpr (std::is_same_v<Value, SkipList>) {
     for (const std::uint64_t sample : plain_numbers(value)) to.add_sample(sample);
-  } else if constexpr (!HasPythonType<Value>) {  // the kind, and what only mix() sets
+  } else if constexpr (!HasPythonType<
+                           Value>) {  // no option: the kind, and fields that only mix() sets
   } else if (!nb::try_cast(value, to)) {
     refuse(python_type<Value>());
   }
 }
 
-/// Moves the fields of `owner` out of `options` into it.
+/// Takes the options that are fields of `owner` out of `options`, and sets these fields.
 template <detail::HasFields Owner>
 void take_fields(nb::dict& options, Owner& owner) {
   detail::visit_fields<Owner>([&](const auto& field) {

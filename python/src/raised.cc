@@ -102,7 +102,7 @@ class ThreadState {
 
 Kept keep(nb::object object) {
   return {object.release().ptr(), [](PyObject* kept) {
-            if (Py_IsInitialized() == 0) return;  // the interpreter has ended, and the process will
+            if (Py_IsInitialized() == 0) return;  // the interpreter has ended: leak the object
             const GilAcquired acquired;
             call_python([&] { Py_DECREF(kept); });
           }};

@@ -132,8 +132,9 @@ class PythonMemory final : public std::pmr::memory_resource {
     return memory;
   }
   void do_deallocate(void* memory, std::size_t, std::size_t) override {
-    Kept block;  // declared before the lock, which must be released first: freeing waits for the
-                 // GIL
+    Kept
+        block;  // declared before the lock, so that it is freed after the lock is released: freeing
+                // waits for the GIL
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(memory);
     block = std::move(found->second);

@@ -95,8 +95,7 @@ ResumeToken token_of(const IteratorObject& it) {
   return it.plan.token_after(*it.sampler, it.plan.batches_before(it.sampler->position()));
 }
 
-/// Returns that token as text. Returns None within a step of balanced bytes, where there is no
-/// token.
+/// Returns token_of() as text, or None if there is no token: within a step of balanced bytes.
 nb::object token_if_any(const IteratorObject& it) {
   try {
     return nb::cast(token_of(it).to_text());
@@ -131,8 +130,8 @@ T entry(const nb::dict& state, const char* name) {
   return value;
 }
 
-/// Returns where `it` is after the number of steps or batches in which rank `other` delivered
-/// `position` samples.
+/// Rank `other` delivered `position` samples. Returns the position of `it` after the same number of
+/// steps or batches.
 std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint64_t position) {
   const Sampler& sampler = *it.sampler;
   if (other == sampler.rank()) return std::min(position, sampler.size());
@@ -148,7 +147,8 @@ std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint
                                                 : std::min(position, sampler.size());
 }
 
-/// Returns a token in a state: that of the state's beginning, or that of all ranks' position.
+/// Returns the token `name` of a state: "start", where the iterator began, or "token", the position
+/// of all ranks. Errors: Mismatch if the state has no such token, because it is within a step.
 ResumeToken token_in(const nb::dict& state, const char* name) {
   const auto text = entry<std::optional<std::string>>(state, name);
   if (text) return ResumeToken::from_text(*text);

@@ -8,7 +8,8 @@
 
 namespace shardwise::detail {
 
-/// Thrown if bytes cannot be decoded. Users get a BadField instead, which also names the place.
+/// Thrown if bytes cannot be decoded. Users get a BadField instead, which also says where the bytes
+/// come from.
 class SHARDWISE_EXPORT DecodeFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

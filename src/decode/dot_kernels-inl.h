@@ -83,8 +83,7 @@ HWY_INLINE __m256i dot_values(const DotSum& first, const DotSum& second) {
 
 /// Number of rows that are computed together.
 constexpr std::size_t kDotRows = 4;
-/// Number of rows after which the next group starts, so that the rows' input stays in the CPU
-/// cache.
+/// Number of rows that are computed group by group, so that their input stays in the CPU cache.
 constexpr std::size_t kDotBlock = 32;
 static_assert(kRowGroup % kDotRows == 0);
 /// Maximum number of steps whose weights stay in registers from row to row.
@@ -120,7 +119,7 @@ struct DotTaps {
 /// bytes. Otherwise it computes two pixels from 16 bytes each, and two lanes are unused.
 class DotPlan {
  public:
-  /// Uses the plan in `scratch`, or creates it there.
+  /// Uses the plan that is cached in `scratch`, or creates it there.
   DotPlan(const RowTaps& taps, std::size_t in_width, AcrossScratch& scratch)
       : row_bytes_(in_width * 3),
         out_bytes_(taps.num_outputs * 3),
@@ -263,8 +262,7 @@ HWY_INLINE __m256i dot_bytes(const std::uint8_t* row, std::size_t lower, std::si
 }
 
 /// Computes a group's bytes for `num_rows` rows, a multiple of four.
-/// @param kKept  number of steps whose weights stay in registers. If there are fewer than three
-///   steps, it is their number.
+/// @param kKept  number of steps whose weights stay in registers: min(num_steps, kMaxKept).
 template <bool kIsClose, std::size_t kKept>
 void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
                     const DotStep* steps, std::size_t num_steps, std::uint8_t* out,
@@ -414,8 +412,7 @@ struct ColumnSums {
   }
 };
 
-/// @param kKept  number of quads that are added without a loop. If there are fewer than three
-///   quads, it is their number.
+/// @param kKept  number of quads that are added without a loop: min(num_quads, kMaxKept).
 template <std::size_t kKept>
 void dot_blend_quads(const RowQuad* quads, std::size_t num_quads, std::size_t size,
                      std::uint8_t* out) {

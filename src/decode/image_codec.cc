@@ -142,7 +142,7 @@ void decode_rgb(std::string_view bytes, std::uint64_t max_pixels, RgbImage& imag
 
 unsigned choose_scale(std::size_t height, std::size_t width, std::size_t wanted_height,
                       std::size_t wanted_width, ScaleRule rule) noexcept {
-  // In eighths and quarters, all numbers are integers.
+  // `scale` counts eighths and `quarters` counts quarters, so all numbers are integers.
   const std::size_t quarters = rule == ScaleRule::kNotSmaller ? 4 : 3;
   const auto suffices = [&](std::size_t size, std::size_t wanted, unsigned scale) {
     return size * scale * 4 >= wanted * 8 * quarters;

@@ -63,8 +63,8 @@ struct RealBox {
 };
 
 struct DecodeReport {
-  /// Position of the requested part in the decoded image, in pixels. It equals
-  /// the decoded image, except if scaling moves the part's edges into pixels.
+  /// Position of the requested part in the decoded image, in pixels. The part is the whole decoded
+  /// image, unless scaling puts an edge of the part inside a pixel.
   RealBox box;
   std::uint64_t num_warnings = 0;
   std::vector<std::string> warnings;  ///< texts without repetitions, at most eight
@@ -90,8 +90,8 @@ enum class ScaleRule : std::uint8_t {
 
 /// Returns the smallest scale, in eighths, for decoding `height` x `width` pixels before a resize
 /// to `wanted_height` x `wanted_width`. The result is 8, 4, 2 or 1, because libjpeg-turbo has
-/// vector code only for these scales. It decodes 7/8 to 5/8 more slowly than full size, and 3/8
-/// more slowly than 4/8.
+/// vector code only for these scales. It decodes at 7/8, 6/8 or 5/8 more slowly than at full size,
+/// and at 3/8 more slowly than at 4/8.
 SHARDWISE_EXPORT unsigned choose_scale(std::size_t height, std::size_t width,
                                        std::size_t wanted_height, std::size_t wanted_width,
                                        ScaleRule rule = ScaleRule::kNotSmaller) noexcept;

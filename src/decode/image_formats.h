@@ -41,7 +41,8 @@ void require_16_bits(std::string_view format, std::size_t depth);
 /// Returns the requested crop of an image, or the whole image if there is no crop. Throws
 /// DecodeFailure if the crop is not inside the image.
 Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t width);
-/// Returns the whole of `box`, for an image that was not scaled.
+/// Returns DecodeReport::box for an image that was decoded to exactly `box`, without scaling: the
+/// whole decoded image.
 RealBox whole_of(const Box& box) noexcept;
 
 ImageHeader read_jpeg_header(std::string_view bytes);

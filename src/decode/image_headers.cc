@@ -106,8 +106,8 @@ std::string inflated(std::string_view bytes) {
   return text;
 }
 
-/// Removes the text before the next zero byte from `rest`, with that byte. Returns false if there
-/// is no zero byte.
+/// Moves the text before the next zero byte from `rest` to `word`, and removes the zero byte.
+/// Returns false if there is no zero byte.
 bool take_word(std::string_view& rest, std::string_view& word) {
   const std::size_t end = rest.find('\0');
   if (end == std::string_view::npos) return false;

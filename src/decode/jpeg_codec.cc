@@ -214,7 +214,7 @@ class JpegReader {
     return true;
   }
 
-  /// Reads up to kRowsAtOnce rows. `out` begins with row `first`.
+  /// Reads up to kRowsAtOnce rows. `out` is the place of row `first`.
   JDIMENSION read_rows(std::uint8_t* out, std::size_t stride, JDIMENSION first) noexcept {
     std::array<JSAMPROW, kRowsAtOnce> rows;
     const JDIMENSION at = jpeg_.output_scanline;

@@ -158,8 +158,8 @@ class HeaderText {
   std::string_view rest_;
 };
 
-/// Returns the number of items. The overflow check ignores dimensions of size 0, because strides
-/// must not overflow either.
+/// Returns the number of items. The overflow check skips dimensions of size 0, because the strides
+/// of an empty array must not overflow either.
 std::uint64_t checked_items(const NpyHeader& header) {
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t product = header.item_bytes;

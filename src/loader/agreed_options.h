@@ -11,13 +11,13 @@
 
 namespace shardwise::detail {
 
-/// Returns by name the options that must be equal on all ranks: those that decide what a batch
-/// contains, or which samples are bad. The order is not included. Every call returns the same
-/// names.
+/// Returns the options that must be equal on all ranks, as pairs of name and value. These options
+/// decide what a batch contains, or which samples are bad. Omits the order. Every call returns the
+/// same names.
 [[nodiscard]] SHARDWISE_EXPORT Record agreed_options(const Loader::Options& options);
 
-// Returns options as text, e.g. "{horizontal_flip=0.5, resize=224x224}", without those that have
-// their defaults. Different options give different texts.
+// Returns the options that differ from their defaults as text, e.g. "{horizontal_flip=0.5,
+// resize=224x224}". Different options give different texts.
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const ImageTransform& transform);
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const ImageDecoding& decoding);
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const Column::VideoClip& clip);

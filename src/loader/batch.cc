@@ -17,7 +17,7 @@ struct TypeRow {
   char kind;  ///< kind_of_number() of the value type
 };
 
-// Sorted like DType.
+// In the order of DType's enumerators.
 constexpr std::array<TypeRow, 15> kTypes = {{{"bool", 1, 1, 'u'},
                                              {"uint8", 1, 1, 'u'},
                                              {"int8", 1, 1, 'i'},

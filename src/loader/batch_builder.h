@@ -15,7 +15,8 @@
 
 namespace shardwise::detail {
 
-/// The memory of one batch while its rows are made.
+/// The memory of one batch while its rows are made. A column's ColumnMaker::Layout decides the
+/// form:
 ///
 ///   kFixed, kLikeFirst  | row 0 | row 1 | row 2 |      slots of equal size in the final array
 ///   kSized              | row 0 | 1 |    row 2    |    slots whose sizes the index knows
@@ -39,10 +40,10 @@ class BatchBuilder {
   /// Returns the bytes that set_row_shape() and set_sizes() have allocated.
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }
 
-  /// Returns where to write a row. REQUIRES: the column is kRagged or has its memory.
+  /// Returns where to write a row. REQUIRES: the column is kRagged, or its memory was allocated.
   [[nodiscard]] RowOutput output(std::size_t column, std::size_t row) noexcept;
 
-  /// Returns where to write the rows from `row` on. REQUIRES: the column has its memory.
+  /// Returns where to write the rows from `row` on. REQUIRES: the column's memory was allocated.
   [[nodiscard]] RowSlots slots(std::size_t column, std::size_t row) const noexcept;
 
   /// Returns a batch of the rows whose `good` is true, in order, without gaps.

@@ -8,11 +8,12 @@
 namespace shardwise::detail {
 namespace {
 
-/// A request gets a spare block only if it needs at least 1 / kLeastPart of it. Small batches thus
-/// do not occupy the memory of large ones.
+/// A request reuses a spare block only if it needs at least 1 / kLeastPart of the block's bytes.
+/// Small batches thus do not occupy the memory of large ones.
 constexpr std::size_t kLeastPart = 4;
-/// Rounds a size up to a multiple of an eighth of its power of two. Ragged columns request blocks
-/// of nearly equal sizes, and can thus reuse each other's.
+/// Rounds a size up to a multiple of 2^k / 8, where 2^k is the largest power of two up to the size.
+/// Ragged columns request blocks of nearly equal sizes; after rounding, most are equal and can be
+/// reused.
 std::size_t rounded(std::size_t size) {
   constexpr std::size_t kLeast = 4096;
   if (size <= kLeast) return kLeast;

@@ -8,8 +8,8 @@
 
 namespace shardwise::detail {
 
-/// Reuses the memory of batches. A fresh page costs the kernel more time than writing a row of
-/// pixels takes.
+/// Reuses the memory of batches: the kernel takes longer to supply a fresh page than a thread takes
+/// to write a row of pixels.
 ///
 /// Threads: internally synchronised.
 /// Lifetime: a block may outlive the pool, and may be returned by any thread.

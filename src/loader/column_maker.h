@@ -105,9 +105,9 @@ class SHARDWISE_EXPORT ColumnMaker {
   /// How the size of a row is determined.
   enum class Layout : std::uint8_t {
     kFixed,      ///< every row has the shape row_shape()
-    kLikeFirst,  ///< every row of a batch has the shape row_shape_of() of its first good row
+    kLikeFirst,  ///< every row of a batch has the row_shape_of() of the batch's first good sample
     kSized,   ///< a row has the bytes of the field that fields() names; the index records its size
-    kRagged,  ///< make() decides
+    kRagged,  ///< make() decides the shape of each row
   };
 
   /// @param row_shape  kFixed columns only, if known at construction.
@@ -167,7 +167,7 @@ class SHARDWISE_EXPORT ColumnMaker {
   /// Whether make_rows() is implemented.
   [[nodiscard]] virtual bool makes_rows() const { return false; }
   /// Writes the rows of several samples, faster than calls of make(). Not for kRagged columns.
-  /// @param bytes  the function adds the size of the fields that it read.
+  /// @param bytes  increased by the size of the fields that were read.
   /// @return  false if a row cannot be made; make() then reports the error.
   [[nodiscard]] virtual bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
                                        std::size_t& bytes) const {
@@ -175,11 +175,11 @@ class SHARDWISE_EXPORT ColumnMaker {
     return false;
   }
 
-  /// Whether a row is made only from the bytes, as stored, of the first of fields() that the sample
-  /// has, and make_from_fields() is implemented. The loader then needs no Sample for the row.
+  /// Whether make_from_fields() is implemented. A row then depends only on the stored bytes of one
+  /// field: the first of fields() that the sample has. The loader needs no Sample for the row.
   [[nodiscard]] virtual bool makes_from_fields() const { return false; }
-  /// Does what make_rows() does, from the samples' fields in mapped shards, at most
-  /// FieldCursor::kMaxRun. Read them with copy_mapped().
+  /// Like make_rows(), but gets the bytes of the samples' fields in mapped shards: at most
+  /// FieldCursor::kMaxRun fields. An implementation reads them with copy_mapped().
   [[nodiscard]] virtual bool make_from_fields(std::span<const std::string_view> fields,
                                               const RowSlots& slots) const {
     static_cast<void>(fields), static_cast<void>(slots);
@@ -197,8 +197,8 @@ class SHARDWISE_EXPORT ColumnMaker {
 [[nodiscard]] SHARDWISE_EXPORT Batch make_row(const RowInput& input,
                                               std::span<const Column> columns);
 
-/// Returns `shape` unchanged, the row shape of the column `name`. Errors: InvalidArgument if a size
-/// is negative.
+/// Checks `shape`, the row shape of the column `name`, and returns it unchanged. Errors:
+/// InvalidArgument if a size is negative.
 [[nodiscard]] std::vector<std::int64_t> required_shape(std::vector<std::int64_t> shape,
                                                        const std::string& name);
 

@@ -213,7 +213,8 @@ class KeyColumn final : public ColumnMaker {
   }
 };
 
-/// Returns a column of values. Whole fields without a value for missing ones have a faster maker.
+/// Returns a column of values. The maker WholeFields is faster; it is used for whole fields,
+/// without a JSON path and without a value for missing fields.
 template <class WholeFields, class T, class... Arguments>
 Column values(ValueKind kind, const std::string& fields, std::optional<T> missing,
               Arguments... arguments) {
@@ -261,7 +262,8 @@ std::vector<Column> of_fields(const Sample& sample) {
   std::vector<Column> all;
   for (std::size_t place = 0; place < sample.num_fields(); ++place) {
     const std::string name(sample.field(place).name);
-    // A name that a list of fields cannot contain has no kind.
+    // A list of fields cannot contain such a name, so the field is read as bytes, by its exact
+    // name.
     const bool is_plain = name.find(';') == name.npos && name.find(":$") == name.npos &&
                           !name.empty() && trimmed(name) == name;
     switch (is_plain ? detail::field_kind(without_compression_suffix(name)) : FieldKind::kBytes) {

@@ -22,11 +22,11 @@
 //   finish()      the thread that made the last row completes the batch, and marks it as ready
 //   next()        the consumer takes the front Work once it is ready
 //
-// Threads hold mutex_ to claim rows and to count them, never while they plan, read or make rows. A
-// Work belongs to the thread that plans it until that thread appends it. Then each row belongs to
-// the thread that claimed it, and mutex_ guards what rows share (errors, counts). After the last
-// row the Work belongs to the thread that made that row, and once ready to the consumer. Work
-// objects never move, so threads keep pointers to them.
+// Threads hold mutex_ to claim rows and to count made rows, never while they plan, read or make
+// rows. A Work belongs to the thread that plans it until that thread appends it. Then each row
+// belongs to the thread that claimed it, and mutex_ guards what rows share (errors, counts). After
+// the last row the Work belongs to the thread that made that row, and once ready to the consumer.
+// Work objects never move, so threads keep pointers to them.
 //
 // The meter has its own lock. No thread takes it while it holds mutex_.
 //
@@ -42,8 +42,8 @@ namespace {
 
 /// The consumer sleeps this long for several quick batches, rather than once for each.
 constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(50);
-/// A batch is quick if one claim would have the rows of this many such batches. Waking a thread
-/// takes longer than making a quick batch.
+/// A batch is quick if the rows of at least this many such batches fit in one claim. Waking a
+/// thread takes longer than making a quick batch.
 constexpr std::size_t kQuickInClaim = 6;
 
 }  // namespace
@@ -155,7 +155,7 @@ bool Engine::wait(std::chrono::nanoseconds time) {
   return has_answer();
 }
 
-/// Used without threads: the consumer itself plans and makes the front batch.
+/// Called if the engine has no threads: the consumer itself plans and makes the front batch.
 void Engine::make_first() {
   const CancelScope scope(stopping_);
   for (;;) {
@@ -336,7 +336,8 @@ RowInput Engine::input_of(const Sample& sample, const Work& work, std::size_t ro
   return input;
 }
 
-/// Allocates the memory whose size is known before the rows are made, and finds fields.
+/// Allocates the memory whose size is known before the rows are made, and looks up the places of
+/// fields.
 void Engine::prepare(Work& work) {
   for (std::size_t c = 0; c < work.columns.size(); ++c) {
     const ColumnMaker& maker = *work.columns[c].maker();
@@ -357,7 +358,8 @@ void Engine::prepare(Work& work) {
   }
 }
 
-/// Calls find(sizes, samples, found) for samples of each data set, and returns `found` of all rows.
+/// Calls find(sizes, samples, found) once per data set, with the batch's samples from it. Returns
+/// the results of all rows, in the order of the rows.
 template <class Found, class Find>
 std::vector<Found> Engine::find_in_index(const Work& work, const Find& find) const {
   const std::span<const std::uint64_t> samples = work.plan.samples;
@@ -408,11 +410,12 @@ std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
   for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
     if (i >= rows.size() && shape) break;
     const std::uint64_t number = i < rows.size() ? rows[i] : i - rows.size();
-    // The loop continues after the batch's rows. Errors of those samples do not fail this batch.
+    // After the batch's rows, the loop tries the samples of the data set. Their errors do not fail
+    // this batch.
     auto other = shape_of(number, maker, options_.skip_bad || i >= rows.size());
     if (!other) continue;
     if (!options_.skip_bad || other == shape) return *other;
-    // The shapes differ, so one may come from a bad field with a false size.
+    // The shapes differ, so one of them may come from a damaged field that states a false size.
     if (shape && can_be_made(*first, maker, *shape)) break;
     first = number;
     shape = std::move(other);

@@ -34,7 +34,8 @@ struct BadRow {
   std::string reason;
 };
 
-/// The content of one batch. The sampler decides it, in order; any thread can then make the batch.
+/// The content of one batch. The sampler decides the contents of batches, in order. Any thread can
+/// then make a batch.
 struct BatchPlan {
   std::vector<std::uint64_t> samples;
   std::vector<std::uint64_t> positions;
@@ -63,8 +64,8 @@ struct EngineOptions {
   std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a decompressed field
   bool skip_bad = false;  ///< leave out bad samples instead of failing
   /// Called when rows have been read, with the number of planned rows before the first row that is
-  /// not read. A cache may then evict shards. May be empty. Threads: any; calls may come out of
-  /// order.
+  /// not yet read. A cache may then evict shards. May be empty.
+  /// Threads: any; calls may come out of order.
   std::function<void(std::uint64_t num_rows)> note_read{};
   bool has_repeated_samples = false;  ///< a sample may occur twice, so only positions identify rows
   /// Completes a batch once its rows are made. Runs in the thread that made the last row. May be
@@ -85,7 +86,8 @@ class Engine {
   /// Returns the plans, in order, and nothing at the end. Called by one thread at a time.
   using Source = std::function<std::optional<BatchPlan>()>;
 
-  /// @param columns  the columns of each group; those of one group differ only in their sizes.
+  /// @param columns  the columns for each group of batches, by group number. Groups differ only in
+  /// the sizes of their rows.
   Engine(MixedDataset data, std::vector<std::vector<Column>> columns,
          std::shared_ptr<BufferPool> pool, Source source, EngineOptions options,
          std::shared_ptr<LoadMeter> meter);
@@ -104,8 +106,8 @@ class Engine {
   /// Idempotent.
   void note_end();
 
-  /// Ends the threads after their current rows. Waits for storage end within about a second. From
-  /// now on next() returns nothing. Idempotent.
+  /// Ends the threads after their current rows. A thread that waits for storage ends within about a
+  /// second. From now on next() returns nothing. Idempotent.
   void stop() noexcept;
 
   /// Total time that the consumer has waited for the threads. Threads: the consumer's.
@@ -176,9 +178,9 @@ class Engine {
   const EngineOptions options_;
   const std::shared_ptr<LoadMeter> meter_;
   const bool times_rows_;          // whether each row is timed
-  const bool uses_fields_;         // whether columns are made from fields if they can be
+  const bool uses_fields_;         // whether columns use make_from_fields() if possible
   const bool needs_samples_;       // whether a column cannot be made from fields
-  const bool makes_runs_;          // whether all other columns make several rows at a time
+  const bool makes_runs_;          // whether the other columns make several rows per call
   std::vector<FieldSizes> sizes_;  // field sizes of each part of data_
   bool claims_batches_ = false;    // whether a thread claims all rows of a batch
   ReadFrontier frontier_;          // counts the rows that were read, over all plans

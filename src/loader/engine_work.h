@@ -33,7 +33,7 @@ struct Engine::Work {
   BatchPlan plan;
   const std::span<const Column> columns;
   BatchBuilder builder;
-  std::vector<std::vector<FieldPlace>> places;  // by column; empty if it needs samples
+  std::vector<std::vector<FieldPlace>> places;  // by column; empty for a column that needs samples
   std::vector<std::uint64_t> read;  // samples that were read; must equal those of the plan
   std::uint64_t first_row = 0;      // the first row's number, counted over all plans
   std::size_t next_row = 0;         // first unclaimed row

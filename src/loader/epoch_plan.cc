@@ -76,7 +76,7 @@ void require_by_group(const Loader::Options& options) {
   const Refusal refusal("batches by group");
   const Loader::ByGroup& rule = *options.by_group;
   require_windows(options, rule.window, refusal);
-  // With the samples that are held over, places in a window still have 32 bits.
+  // Places in a window are 32-bit numbers, and held-over samples need places, too.
   refusal.refuse_if(rule.window > std::uint64_t{1} << 31, "the window is larger than 2^31",
                     "choose a smaller window");
   for (const Loader::ByGroup::Group& group : rule.groups) {
@@ -179,8 +179,9 @@ class Counted final : public EpochPlan {
 };
 
 /// The read progress of one rank with batches by group or length. Such a batch takes its samples
-/// from anywhere in a window of the order, so progress is the slot at which the window being read
-/// begins. Samples that were held over to the window are few, and do not count.
+/// from anywhere in a window of the order. Progress is therefore the slot at which the window being
+/// read begins; a slot counts samples that all ranks deliver. Samples that were held over to the
+/// window are few, and do not count.
 ///
 /// Threads: internally synchronised.
 class WindowProgress {
@@ -188,8 +189,8 @@ class WindowProgress {
   /// @param slot  start of the first batch's window.
   explicit WindowProgress(std::uint64_t slot) : slot_(slot) {}
 
-  /// Records that a batch of `num_rows` rows was planned, and that this rank's next batch is of the
-  /// window that begins at `slot`. Called in the order of batches.
+  /// Records that a batch of `num_rows` rows was planned, and that this rank's next batch comes
+  /// from the window that begins at `slot`. Called in the order of batches.
   void plan(std::uint64_t num_rows, std::uint64_t slot) {
     const Lock lock(mutex_);
     rows_planned_ += num_rows;
@@ -197,8 +198,8 @@ class WindowProgress {
     if (slot > last) ends_.push_back({rows_planned_, slot});
   }
 
-  /// Returns the slot before which this rank has read everything once it has read the first
-  /// `num_rows` planned rows. Calls may come out of order.
+  /// Returns a slot. Once this rank has read the first `num_rows` planned rows, it needs nothing
+  /// before this slot. Calls may come out of order.
   std::uint64_t slot_after(std::uint64_t num_rows) {
     const Lock lock(mutex_);
     for (; !ends_.empty() && ends_.front().rows <= num_rows; ends_.pop_front()) {
@@ -255,8 +256,8 @@ class Grouped final : public EpochPlan {
   ResumeToken token_after(std::uint64_t num_steps) const override {
     if (num_steps == steps()) return sampler().token_after(sampler().steps());
     ResumeToken token = sampler().token_after(0);
-    token.epoch = sampler().epoch();  // token_after(0) is of the next epoch if all samples are left
-                                      // out
+    // If all samples are left out, token_after(0) is in the next epoch.
+    token.epoch = sampler().epoch();
     const Point point = point_before(num_steps * num_shares());
     token.position = point.position;
     if (point.position > 0 || point.batches > 0)

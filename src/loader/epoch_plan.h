@@ -65,11 +65,11 @@ class EpochPlan {
   /// call the source. A new call of source() invalidates earlier sources. The plan must outlive
   /// them.
   [[nodiscard]] virtual Engine::Source source() = 0;
-  /// Returns the slot before which this rank needs no sample after `num_steps`. Slots count as in
-  /// ShardPrefetcher.
+  /// Returns a slot. After `num_steps` steps, this rank needs no sample before this slot. Slots
+  /// count as in ShardPrefetcher.
   [[nodiscard]] virtual std::uint64_t slot_after(std::uint64_t num_steps) const = 0;
-  /// Returns the slot before which this rank needs no sample once it has read the first `num_rows`
-  /// rows of the source.
+  /// Returns a slot. Once this rank has read the first `num_rows` rows of the source, it needs no
+  /// sample before this slot.
   /// Threads: any. Calls may come out of order.
   [[nodiscard]] virtual std::uint64_t slot_read(std::uint64_t num_rows) const = 0;
   /// Number of consecutive positions whose samples may be read in any order, as in
@@ -83,8 +83,8 @@ class EpochPlan {
   [[nodiscard]] virtual std::string_view rule() const { return {}; }
   /// The groups of batches by group, each with its batch size; empty for other batches.
   [[nodiscard]] virtual std::span<const Loader::ByGroup::Group> groups() const { return {}; }
-  /// Calls visit() with each batch of steps `first` to `last`, the end, before bad samples are left
-  /// out. A share() of ranks may have no batch in the last step.
+  /// Calls visit() with each batch of the steps [first, last), before bad samples are left out. In
+  /// the last step, a share() of ranks may have no batch.
   /// REQUIRES: window() > 0; last <= steps().
   using Visit =
       std::function<void(std::uint64_t step, std::uint64_t share, const BatchPlan& batch)>;

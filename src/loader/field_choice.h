@@ -11,8 +11,8 @@
 
 namespace shardwise::detail {
 
-/// The fields that a column may use: the first of a list of names that a sample has, or the
-/// sample's only image. Immutable.
+/// The rule by which a column chooses one field of each sample: the first field of a list of names
+/// that the sample has, or the sample's only image. Immutable.
 class SHARDWISE_EXPORT FieldChoice {
  public:
   /// @param names  separated by semicolons: "jpg;png". Spaces around a name are ignored.

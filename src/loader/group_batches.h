@@ -20,7 +20,8 @@ namespace shardwise::detail {
 
 inline constexpr unsigned kGroupBatchesVersion = 1;
 
-/// The samples of a window, with those that were held over to it before them, by position.
+/// The samples of a window, by position. Samples that were held over from earlier windows come
+/// first.
 struct WindowSamples {
   std::vector<std::uint64_t> positions;
   std::vector<std::uint64_t> samples;  ///< includes samples that are left out
@@ -39,7 +40,7 @@ struct BatchLimits {
   std::uint64_t max_tokens = 0;  ///< limit of rows * longest length in a batch; 0 means no limit
 };
 
-/// The batches of one window. Samples are their places in WindowSamples.
+/// The batches of one window. A sample is stored as its place in WindowSamples.
 struct WindowBatches {
   std::vector<std::vector<std::uint32_t>> batches;
   std::vector<std::uint32_t> held_over;  ///< ascending
@@ -93,15 +94,16 @@ struct BatchRule {
 /// The batches by group or by length of all ranks, from a point of an epoch to its end.
 ///
 /// Memory: 8 bytes per window, plus the content of one window.
-/// Cost: the constructor makes each window's batches once, but not if all batches of a rule have
-///   the same number of samples. If samples are held over, it makes those of the windows before
-///   `begin` too.
+/// Cost: the constructor makes the batches of each window once, unless all batches of the rule have
+///   the same number of samples. If samples are held over, it also makes the batches of the windows
+///   before `begin`.
 /// Threads: one; copy the object for another thread.
 class GroupBatches {
  public:
   using Point = EpochPlan::Point;
 
-  /// @param kept  the samples that are delivered in the epoch; must outlive this object.
+  /// @param kept  the sampler of the epoch, with the skip list: its samples are delivered. Must
+  /// outlive this object.
   /// @param whole  order of the same epoch for one rank, without a skip list.
   /// @param begin  where to begin; its position must be the beginning of a window.
   /// Errors: Mismatch if the epoch has no such point.
@@ -113,7 +115,8 @@ class GroupBatches {
   /// Returns the point after `number` batches. REQUIRES: number <= size().
   [[nodiscard]] Point point_after(std::uint64_t number) const noexcept;
   /// Returns the samples of a batch, without those left out. REQUIRES: number < size().
-  /// Cost: if samples are held over, a step back to an earlier window begins at `begin` again.
+  /// Cost: if samples are held over, going back to an earlier window makes all batches from `begin`
+  /// on again.
   [[nodiscard]] BatchPlan batch(std::uint64_t number) {
     return from_first(begin_.batches + number);
   }
@@ -131,7 +134,7 @@ class GroupBatches {
 
   [[nodiscard]] std::uint64_t rows_of(std::uint64_t window) const noexcept;
   [[nodiscard]] bool is_kept(std::uint64_t position) const;
-  /// Returns the window of a batch. Batches are numbered from the first one of the first window.
+  /// Returns the window of a batch. Batches are numbered from the first batch of the first window.
   [[nodiscard]] std::uint64_t window_of(std::uint64_t batch) const noexcept;
   [[nodiscard]] BatchPlan from_first(std::uint64_t batch);
   void load(std::uint64_t window);
@@ -143,7 +146,7 @@ class GroupBatches {
   std::shared_ptr<const Sampler> whole_;
   Point begin_;
   std::uint64_t num_windows_;   // of the epoch
-  std::uint64_t first_window_;  // the window of begin_, and what was held over to it
+  std::uint64_t first_window_;  // the window of begin_; its held-over samples are in held_at_first_
   WindowSamples held_at_first_;
   std::vector<std::uint64_t> first_;  // number of each window's first batch, from begin_ on; then
                                       // the total

@@ -113,7 +113,7 @@ class Numbers {
   JsonReader reader_;
   const DType dtype_;
   std::optional<std::size_t> rank_;  // depth of the numbers, if there are any
-  std::vector<std::int64_t> shape_;  // -1: unknown
+  std::vector<std::int64_t> shape_;  // -1 means unknown
   std::string bytes_;
 };
 

@@ -10,8 +10,8 @@ namespace {
 
 thread_local unsigned number_of_thread = 0;
 
-/// Limit of kinds of tolerated defects. Warnings contain names from damaged files, so kinds are
-/// many.
+/// Limit for the number of kinds of tolerated defects. Warnings may contain names from damaged
+/// files, so there could otherwise be any number of kinds.
 constexpr std::size_t kMaxKinds = 32;
 
 /// The statistics field of each stage, in the order of Stage.

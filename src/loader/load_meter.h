@@ -41,7 +41,7 @@ class LoadMeter {
  public:
   using Clock = StageTimes::Clock;
 
-  /// @param constants  initial values, with the fields that do not change.
+  /// @param constants  initial values, with the final values of the fields that never change.
   explicit LoadMeter(const Loader::Stats& constants) : stats_(constants) {}
 
   /// Sets the calling thread's number, for its events.
@@ -57,9 +57,9 @@ class LoadMeter {
   /// Counts rows that were made.
   void add(const StageTimes& times, std::uint64_t rows, std::uint64_t first_sample);
   /// Counts work on a whole batch that ends now.
-  /// @param opening  time within it that opened shards.
+  /// @param opening  the part of this time that was spent on opening shards.
   void add(TraceEvent::Kind kind, Clock::time_point begin, std::chrono::nanoseconds opening = {});
-  /// Counts time of a thread without work.
+  /// Counts time in which a thread had no work.
   void add_idle(std::chrono::nanoseconds time);
   /// Whether `time` is longer than that of every sample so far.
   [[nodiscard]] bool is_slowest(std::chrono::nanoseconds time) const noexcept {

@@ -57,10 +57,10 @@ std::size_t batches_ahead(const Loader::Options& options) {
   return std::max<std::size_t>(std::size_t{2} * options.threads, 1);
 }
 
-/// Quick batches in flight, if Options set neither their number nor the memory.
+/// Limit of quick batches in flight if Options set neither prefetch nor memory.
 constexpr std::size_t kMaxQuickAhead = 64;
 
-/// A run fails if its first samples, this many or more, are all bad.
+/// A run fails if at least this many samples were read, and all were bad.
 constexpr std::size_t kMaxBadFirst = 100;
 
 /// Returns the Reducer of a single process. Errors: InvalidArgument if a launcher started several
@@ -187,8 +187,8 @@ struct Loader::Impl {
   }
 
   /// Sums up the ranks' deliveries of the epoch by replica, and shares the bad samples. Collective.
-  /// Errors: Mismatch, on all ranks, if items of common() differ. With `in_step`, these include the
-  /// number of steps taken.
+  /// Errors: Mismatch, on all ranks, if items of common() differ. The last kStepItems of them are
+  /// compared only with `in_step`.
   std::vector<EpochAudit::Sum> agree(bool in_step) {
     constexpr std::size_t kWords = EpochAudit::Sum::kNumWords;
     const RankAgreement alike = common();
@@ -222,7 +222,7 @@ struct Loader::Impl {
     return sums;
   }
 
-  /// Sends each rank's bad samples to all ranks as tokens, whose format has lists of samples. A
+  /// Sends each rank's bad samples to all ranks, as resume tokens: their format can list samples. A
   /// sample that was bad twice is listed twice. Collective.
   void exchange_bad(bool speaks) {
     std::string text;
@@ -307,7 +307,7 @@ struct Loader::Impl {
   }
 
   /// Replaces the plan by `begin`, and goes to its beginning.
-  /// @param before  sum of this rank's earlier deliveries in the epoch; set only within an epoch.
+  /// @param before  see delivered_before.
   void stand(std::unique_ptr<EpochPlan> begin,
              const std::optional<EpochAudit::Sum>& before = std::nullopt) {
     drop_engine();
@@ -325,7 +325,7 @@ struct Loader::Impl {
     bad_here.clear();
   }
 
-  /// At the start of a step, records the position, as go_back() needs it.
+  /// Called at the start of a step. Records the position, which go_back() needs.
   void keep_place() {
     if (watch == nullptr) return;
     const std::uint64_t whole = watch->num_whole_steps();
@@ -344,8 +344,8 @@ struct Loader::Impl {
     return true;
   }
 
-  /// The ranks gave up a step: returns to the end of the last step that all ranks completed.
-  /// Batches handed out since then are not delivered. The loader is stopped. Collective.
+  /// Called if the ranks gave up a step. Returns to the end of the last step that all ranks
+  /// completed; batches handed out since then do not count as delivered. Collective.
   /// Errors: Mismatch.
   void go_back() {
     const bool is_open = last_whole && last_whole->number == watch->num_whole_steps();
@@ -385,8 +385,9 @@ struct Loader::Impl {
   std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of its rest after restore()
   const std::shared_ptr<BufferPool> pool;
   Position at;
-  /// Sum of the samples that this rank's part delivered before the plan. Not set if the plan is a
-  /// whole epoch.
+  /// The sum that this rank reports for the samples delivered before the plan. One rank of each
+  /// replica reports the sum of the replica's ranks, the others report an empty sum. Not set if the
+  /// plan is a whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
   std::optional<EpochAudit::Sum> expected_all;  ///< sum of every sample once; equal in all epochs

@@ -47,7 +47,8 @@ std::uint8_t mixed(std::uint8_t x, std::uint8_t y, float lambda, float rest) {
   return static_cast<std::uint8_t>(std::min(value, 255.0F));
 }
 
-/// Goes from the last sample to the first, so that a sample's predecessor is still unmixed.
+/// Mixes each sample with its predecessor. Goes from the last sample to the first, so that the
+/// predecessor is still unmixed.
 template <class Value>
 void mix_all(Value* batch, std::size_t n, std::size_t sample_size, double lambda) {
   if (n == 0) return;

@@ -16,7 +16,7 @@
 namespace shardwise::detail {
 
 struct CutmixPlan {
-  Box box{};          ///< the part copied from the sample before
+  Box box{};          ///< the part that is copied from the previous sample
   double lambda = 1;  ///< 1 - the box's share of the area
 };
 
@@ -37,7 +37,7 @@ constexpr std::size_t mixed_with(std::size_t i, std::size_t n) noexcept {
 SHARDWISE_EXPORT void mixup(float* batch, std::size_t n, std::size_t sample_size, double lambda);
 SHARDWISE_EXPORT void mixup(std::uint8_t* batch, std::size_t n, std::size_t sample_size,
                             double lambda);
-/// Copies the box out of the sample before into each sample, in place. Values have 1, 2 or 4 bytes.
+/// Copies the box of the previous sample into each sample, in place. Values have 1, 2 or 4 bytes.
 /// The batch is [n, 3, height, width] or [n, height, width, 3].
 SHARDWISE_EXPORT void cutmix(void* batch, std::size_t n, const ImageTransform::Size& size,
                              ImageTransform::Layout layout, std::size_t value_bytes,

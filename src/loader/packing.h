@@ -13,8 +13,8 @@
 
 namespace shardwise::detail {
 
-/// Token sequences placed in the rows of a batch. The rows count as one long row, one after
-/// another, in which a sequence is contiguous.
+/// Token sequences placed in the rows of a batch. Positions count through all rows, as if they were
+/// one long row; each sequence is contiguous in it.
 struct PackedBatch {
   std::vector<std::uint32_t> samples;  ///< numbers in the window, sorted by start
   std::vector<std::uint64_t> starts;   ///< position of each sequence's first token in the long row

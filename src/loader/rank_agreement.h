@@ -11,8 +11,8 @@
 namespace shardwise::detail {
 
 /// Checks that all ranks of a run have equal items, with one sum over the ranks. Each text is
-/// hashed to a number, and the ranks add up the numbers and their squares. All numbers are equal
-/// exactly if the sum of the squares, times the number of ranks, is the square of the sum. With
+/// hashed to a number, and the ranks add up the numbers and their squares. All numbers are equal if
+/// and only if the sum of the squares, times the number of ranks, is the square of the sum. With
 /// more than 256 ranks these values wrap modulo 2^64: unequal numbers might then pass, very rarely.
 class RankAgreement {
  public:

@@ -46,7 +46,7 @@ class SHARDWISE_EXPORT ReadAheadSource {
   void plan_one();
   /// Requests the samples of a plan from the kernel. Returns the number of bytes.
   std::uint64_t ask(const BatchPlan& plan);
-  /// Whether the plans after the next one have enough requests.
+  /// Whether enough samples were requested beyond the next plan.
   [[nodiscard]] bool is_ahead() const noexcept;
 
   const Engine::Source source_;

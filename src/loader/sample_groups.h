@@ -15,7 +15,7 @@ namespace shardwise::detail {
 /// The groups of a data set's samples. Immutable; safe from any thread.
 class SampleGroups {
  public:
-  /// @param batch_size  of groups that have none.
+  /// @param batch_size  batch size of groups that do not set one.
   /// Errors: InvalidArgument if the rule is not valid, or if a sample belongs to no group; those of
   /// Query.
   SampleGroups(const MixedDataset& data, const Loader::ByGroup& rule, std::uint64_t batch_size);
@@ -26,7 +26,7 @@ class SampleGroups {
   [[nodiscard]] const std::vector<Loader::ByGroup::Group>& groups() const noexcept {
     return groups_;
   }
-  /// Returns a text for tokens. If samples have other groups, the text differs.
+  /// Returns a text for tokens. Different assignments of samples to groups have different texts.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:

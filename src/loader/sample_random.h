@@ -48,7 +48,8 @@ class SHARDWISE_EXPORT SampleRandom {
   std::uint64_t step_;
 };
 
-/// Returns the key of a batch's random draws. `position` is its first sample's, in the epoch.
+/// Returns the key of a batch's random draws. `position` is the position of the batch's first
+/// sample in the epoch.
 SHARDWISE_EXPORT Hash128 batch_key(std::uint64_t seed, std::uint64_t epoch,
                                    std::uint64_t position) noexcept;
 

@@ -28,7 +28,7 @@ std::string percent(double part) { return std::to_string(std::lround(part * 100)
 /// The kind of work that took most of the threads' time.
 struct Limit {
   nanoseconds time{};
-  std::string_view name;  ///< name of the kind of run
+  std::string_view name;  ///< name of a run with this limit, e.g. "decode-bound"
   std::string_view work;  ///< work of its threads
   std::string remedy{};   ///< a remedy other than more threads
 };
@@ -60,7 +60,8 @@ Limit limit_of(const Loader::Stats& stats) {
                            [](const Limit& a, const Limit& b) { return a.time < b.time; });
 }
 
-/// Returns how many threads could finish the work in the consumer's own time.
+/// Returns how many threads would finish the loading in the time that the consumer needs for its
+/// own work.
 unsigned enough_threads(const Loader::Stats& stats, double busy, double waits) {
   const double needed =
       std::ceil(static_cast<double>(stats.threads) * busy / std::max(1 - waits, 0.01));

@@ -38,7 +38,8 @@ struct ImagePlan {
 
 /// A validated transform, with precomputed tables.
 ///
-/// Threads: safe concurrently. Each thread keeps one image as scratch memory if colours change.
+/// Threads: safe concurrently. If the transform changes colours, each thread keeps one image as
+/// scratch memory.
 class SHARDWISE_EXPORT ImageTransformer {
  public:
   /// Errors: InvalidArgument.

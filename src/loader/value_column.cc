@@ -47,7 +47,8 @@ std::string remedy_without_value(const std::string& first) {
          spelled("max_bad");
 }
 
-/// Whether the path has a semicolon outside of quotes, which readers take for the end of the path.
+/// Whether the path has a semicolon outside of quotes. A person would read it as the end of the
+/// path.
 bool has_semicolon(std::string_view path) {
   bool is_quoted = false;
   for (const char c : path) {

@@ -27,7 +27,7 @@ template <class T>
 }
 
 /// The fields of a column, perhaps with a JSON path, e.g. "json;json.gz:$.caption". The path is the
-/// rest of the text after the first ":$", and holds for each of the fields.
+/// rest of the text after the first ":$", and applies to each of the fields.
 struct ValueFields {
   /// Errors: InvalidArgument; those of FieldChoice::readable().
   explicit ValueFields(std::string_view text);
@@ -70,7 +70,7 @@ struct ValueFields {
                                                             std::vector<std::int64_t> shape,
                                                             std::optional<std::size_t> rank);
 
-/// Returns a column of the .npy arrays in a field, of the type of this sample's array.
+/// Returns a column of the .npy arrays in a field, with the dtype of this sample's array.
 /// @param place  number of the field in the sample.
 /// Errors: BadField.
 [[nodiscard]] Column array_as_stored(const Sample& sample, std::size_t place);

@@ -83,8 +83,8 @@ void add_bash_branch(const HelpTree& tree, const std::vector<std::string>& helpe
   } else if (tree.page.name.ends_with(" help")) {
     script += "      words=" + quoted(joined(helped, " ")) + "\n";
   } else if (!tree.page.arguments.empty()) {
-    // The number of an argument depends on the words before it. Complete paths, as most arguments
-    // are.
+    // The number of an argument depends on the words before it. Complete paths, because most
+    // arguments are paths.
     const auto& arguments = tree.page.arguments;
     const bool has_files = std::any_of(arguments.begin(), arguments.end(), [](const auto& a) {
       return argument_kind(a) == ValueKind::kFile;
@@ -198,7 +198,7 @@ std::string fish_quoted(std::string_view text) {
   return word + "'";
 }
 
-/// Returns what completes such a value.
+/// Returns the arguments of fish's `complete` for a value of this kind.
 std::string fish_value(const HelpOption& option, ValueKind kind) {
   switch (kind) {
     case ValueKind::kNone:
@@ -215,8 +215,9 @@ std::string fish_value(const HelpOption& option, ValueKind kind) {
   return " -x";
 }
 
-/// Appends the completions of a command and of those below it.
-/// @param start  begins each line: the program, and a condition that takes the command's name.
+/// Appends the completions of a command and of its sub-commands.
+/// @param start  the beginning of each line, up to a condition; the command's name and a quote
+/// complete the condition.
 void add_fish_lines(const HelpTree& tree, const std::string& start,
                     const std::vector<std::string>& helped, std::string& script) {
   const std::string here = start + " " + tree.page.name + "'";

@@ -36,7 +36,7 @@ std::string escaped_roff(std::string_view text) {
   return roff;
 }
 
-/// Converts lines of text. Escapes a leading dot, which roff would take for a request.
+/// Converts lines of text. Escapes a leading dot, which roff would interpret as a request.
 std::string lines_of(std::string_view text) {
   std::string roff;
   while (!text.empty()) {

@@ -23,7 +23,7 @@ std::string bash_completion(const HelpTree& program);
 /// Returns the completion for zsh: an autoloaded function.
 std::string zsh_completion(const HelpTree& program);
 
-/// Returns the same for fish, with a description of each command and option.
+/// Returns the completion for fish, with a description of each command and option.
 std::string fish_completion(const HelpTree& program);
 
 /// Returns the programs' exit codes and their meanings.

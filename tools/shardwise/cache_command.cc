@@ -183,8 +183,8 @@ void verify(const CacheCommandOptions& options, Output& out) {
   }
 }
 
-/// Shows the shards that remove() would remove, by the rule of ShardCache::prune(): first the least
-/// recently used, none in use, until the cache is small enough.
+/// Shows the shards that remove() would remove, by the rule of ShardCache::prune(): the least
+/// recently used shards first, but no shard in use, until the cache is small enough.
 void show_removal(const CacheCommandOptions& options, Output& out) {
   const std::vector<ShardCache::Entry> entries = look_at(options)->entries();
   std::uint64_t used = bytes_of(entries);

@@ -178,8 +178,7 @@ std::string plain_validation(const std::string& text) {
 }
 
 /// Refuses empty values of options, which come from unset shell variables: --token "$TOKEN" would
-/// otherwise act as if it were not given. Options for which an empty value is valid have a default
-/// that is not empty.
+/// otherwise act as if it were not given. Empty values are valid for --prefix and --key.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* const option : app.get_options()) {
     if (option->get_items_expected_max() == 0 || option->get_positional()) continue;
@@ -323,7 +322,7 @@ void add_usual_options(CLI::App& app) {
          kColourOption, [](const std::string& when) { choose_colours(when); },
          "when to colour text; auto: on a terminal, unless NO_COLOR is set")
       ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->trigger_on_parse()  // before errors that come later
+      ->trigger_on_parse()  // so that it applies to errors in later arguments
       ->default_str("auto");
   app.set_help_flag("-h", "show the common options, and exit");
   app.set_help_all_flag("--help", "show all options, and exit");

@@ -24,8 +24,8 @@ void add_usual_options(CLI::App& program);
 /// messages begin with the program's name.
 ///
 /// Help and versions go to `out`, flushed. If a command is missing, the list of commands goes to
-/// standard error. Other wrong usage is reported
-/// on standard error in one line that names the argument, and the command that shows help:
+/// standard error. Other wrong usage is reported on standard error, in one line that names the
+/// argument and the command that shows help:
 ///
 ///     shardwise: error: no option --limt; did you mean --limit? see shardwise ls --help
 ///
@@ -35,9 +35,9 @@ void add_usual_options(CLI::App& program);
 std::optional<int> parse_command_line(CLI::App& program, int argc, const char* const* argv,
                                       Output& out);
 
-/// Returns the candidate that `name` most likely means: one in which at most a third of the letters
-/// is mistyped (one of 2 letters); swapped neighbours are one mistake. Otherwise, if `name` has 3
-/// or more letters, returns the only candidate that begins with `name`.
+/// Returns the candidate that `name` most likely means: a candidate in which at most a third of the
+/// letters is mistyped, or one letter of 2. Swapped neighbours are one mistake. Otherwise, if
+/// `name` has 3 or more letters, returns the only candidate that begins with `name`.
 std::optional<std::string> nearest_name(std::string_view name,
                                         const std::vector<std::string>& names);
 

@@ -24,12 +24,12 @@ enum class Colours : std::uint8_t { kAuto, kAlways, kNever };
 /// Sets the rule for all streams; kAuto by default. Call it before other threads run.
 void set_colours(Colours colours);
 
-/// True if text on `fd` has colours. With kAuto each stream decides for itself: never if NO_COLOR
-/// is set (https://no-color.org), always if CLICOLOR_FORCE is set, else on a terminal that is not
-/// "dumb".
+/// True if text on `fd` has colours. With kAuto, text has no colours if NO_COLOR is set
+/// (https://no-color.org), and has colours if CLICOLOR_FORCE is set. Otherwise it has colours on a
+/// terminal that is not "dumb".
 bool has_colours(int fd);
 
-/// What a part of a text is for, which decides its colour.
+/// The purpose of a part of a text, which decides the part's colour.
 enum class Style : std::uint8_t { kError, kWarning, kNote, kHead };
 
 /// `text`, in the colour of `style` if `fd` has colours.

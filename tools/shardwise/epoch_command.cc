@@ -114,8 +114,8 @@ void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& 
 }
 
 /// Proves the epoch if all its deliveries are known. They are not known for a single rank, or if
-/// the token lacks earlier deliveries. Then proves only that the ranks got the samples of their
-/// orders.
+/// the token lacks earlier deliveries. In these cases, proves only that the ranks got the samples
+/// of their orders.
 std::string prove(const Run& run, bool whole, const EpochReport& report) {
   const Sampler& sampler = *run.sampler;
   const std::uint64_t samples = report.audit.sum().count;
@@ -203,7 +203,7 @@ Run open_epoch(const EpochOptions& options) {
   return run;
 }
 
-/// @param node  the ranks of this node; count 0 means: only the loaded ranks.
+/// @param node  the ranks of this node; count 0 means only the loaded ranks.
 LoadedEpoch::Settings load_settings(const EpochOptions& options, const RankOptions::Range& node) {
   return {.batch_size = options.batch,
           .threads = options.threads,

@@ -19,7 +19,7 @@ namespace shardwise::tools {
 /// fetch. `fetching` must outlive `command`.
 void add_fetch_options(CLI::App& command, Fetchers::Options& fetching);
 
-/// Reports a failed fetch that is retried on standard error. For Fetchers::Options::on_retry.
+/// Reports on standard error a failed fetch that is retried. For Fetchers::Options::on_retry.
 void say_what_is_tried_again(const std::string& url, const std::string& reason,
                              std::chrono::milliseconds left);
 

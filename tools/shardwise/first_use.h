@@ -40,8 +40,8 @@ struct FoundIndex {
 };
 
 /// Finds, fetches or builds the index that `name` means, as index_for() does.
-/// On standard error shows a progress bar, waits for another process that builds the index, and the
-/// result.
+/// Shows on standard error: a progress bar, a note while it waits for another process that builds
+/// the index, and the result.
 /// Errors: those of index_for(); Interrupted.
 FoundIndex find_index(const std::string& name, const FirstUse& first_use);
 /// Finds the index as above. Returns only its path, for commands that fetch no shard.

@@ -38,7 +38,7 @@ struct GroupedStep {
 };
 
 /// Returns what each rank has in a step of batches by group, from the run's position on.
-/// @param batch_size  of groups that have none.
+/// @param batch_size  batch size of groups that do not set one.
 /// Errors: OutOfRange if there is no such step; those of Loader's constructor and restore().
 ///   Unsupported in a program built without the loader.
 std::vector<GroupedStep> explain_groups(const GroupArguments& arguments, const Run& run,

@@ -89,8 +89,8 @@ std::string title_of(const CLI::Option& option) {
   return group == "OPTIONS" ? std::string(kUsualOptions) : group;
 }
 
-/// Options without a group come first. Among them those of each command come last: colours, help
-/// and version.
+/// Options without a group come first. Among these, the options that every command has come last:
+/// colours, help and version.
 std::vector<HelpGroup> option_groups(const CLI::App& app) {
   std::vector<HelpGroup> groups;
   // If one of several options is required, CLI11 makes their group a sub-command without a name.
@@ -231,7 +231,7 @@ HelpPage short_page(HelpPage page) {
   std::size_t count = 0;
   for (const HelpGroup& group : page.options) count += group.options.size();
   HelpGroup common{kUsualOptions, {}};
-  std::vector<HelpOption> last;  // those of each command, which come last here, too
+  std::vector<HelpOption> last;  // options that every command has; they come last
   for (HelpGroup& group : page.options) {
     for (HelpOption& option : group.options) {
       option.text = option.brief;

@@ -20,7 +20,7 @@ struct HelpOption {
   std::string type;                  ///< "N", "error|skip"; empty for a flag and an argument
   std::vector<std::string> choices;  ///< the allowed values, if they are a fixed set
   std::string text;                  ///< the description, with its default and its requirements
-  std::string brief;                 ///< the same with only the first phrase of the description
+  std::string brief;                 ///< like `text`, with only the first phrase of the description
   bool is_many = false;              ///< an argument that can be repeated
   bool is_common = false;            ///< shown by -h, too: see mark_common()
 

@@ -35,8 +35,8 @@ struct IndexOptions {
   std::string index;
   std::vector<std::string> sources;
   std::optional<unsigned> threads = {};
-  std::string on_bad;  ///< if this or a next option is empty, the existing index decides, else
-                       ///< "error" applies
+  /// For each of these policies, empty means that of the existing index, or else "error".
+  std::string on_bad;
   std::string on_no_field;
   std::string on_duplicate_field;
   std::string on_repeated_key;

@@ -238,7 +238,7 @@ std::vector<JsonName> all_names() {
   add_fields<Mixture::Part>(names);
   add_fields<Mixture::Change>(names);
   add_fields<Order>(names);
-  // A name that several of them have is listed once, as the first of them explains it.
+  // A name that occurs several times is listed once, with its first explanation.
   std::ranges::stable_sort(names, {}, &JsonName::name);
   const auto is_same = [](const JsonName& a, const JsonName& b) {
     return a.name == b.name && a.type == b.type;

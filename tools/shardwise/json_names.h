@@ -30,7 +30,7 @@ struct JsonName {
   std::string name;
   JsonType type;
   std::string text;          ///< the meaning, in one line
-  bool may_be_null = false;  ///< null means that there is none, or that it is not known
+  bool may_be_null = false;  ///< null means that no value exists or is known
 };
 
 /// All names, sorted. Bytes that are not UTF-8 have the name with "_hex" appended, as hexadecimal.

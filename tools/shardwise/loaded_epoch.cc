@@ -48,7 +48,7 @@ constexpr std::size_t kMaxEvents = 100'000;
 /// communicate, since the command itself proves the epoch.
 class OneRank final : public Reducer {
  public:
-  /// @param node  the ranks that share the rank's cache; count 0 means: none.
+  /// @param node  the ranks that share the rank's cache; count 0 means this rank alone.
   OneRank(std::uint64_t rank, std::uint64_t world_size, const RankOptions::Range& node)
       : rank_(rank), world_size_(world_size), node_(node) {
     if (node_.count == 0) node_ = {.first = rank, .count = 1};

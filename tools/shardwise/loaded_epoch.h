@@ -72,7 +72,7 @@ class LoadedEpoch {
     std::uint64_t batch_size = 1;
     unsigned threads = 0;
     unsigned fetch_threads = 0;
-    /// The ranks that share this node's cache; count 0 means: only the loaded rank.
+    /// The ranks that share this node's cache; count 0 means only the loaded rank.
     RankOptions::Range node = {.first = 0, .count = 0};
   };
   /// A loaded batch, and what was counted.

@@ -25,7 +25,7 @@ std::vector<Mixture::Change> parse_schedule(const std::vector<std::string>& sche
 /// Returns what the run has read of each data set of a mixture. Empty for other orders, and for a
 /// mixture that is not valid.
 std::vector<ResumeToken::Progress> data_sets_read(const ResumeToken& token);
-/// Prints or returns the same in JSON, and as lines of text.
+/// json_of_read() returns this as JSON, and print_read() prints it as lines of text.
 nlohmann::ordered_json json_of_read(const std::vector<ResumeToken::Progress>& read);
 void print_read(const std::vector<ResumeToken::Progress>& read, Output& out);
 

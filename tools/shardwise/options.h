@@ -21,7 +21,7 @@ inline constexpr std::string_view kSizeRule =
     "A SIZE is a number of bytes, or a number with a unit: 512M and 512MiB are 512 x 1024 x 1024 "
     "bytes, 512MB is 512,000,000 bytes. The units are K, M, G, T, P and E.";
 
-/// Help of --header, for each list of sources that may have one.
+/// Help of --header, for commands that print lists.
 inline constexpr const char* kHeaderHelp =
     "print the names of the columns (always printed on a terminal)";
 
@@ -30,8 +30,9 @@ inline constexpr const char* kAccessHelp =
     "how shards are read; map maps shards, without copies; read copies, and reports truncated "
     "shards as errors, not as SIGBUS; range fetches each sample of a remote shard by a request";
 
-/// Marks the options of a command that its short help, -h, shows. CLI11 stores no notes of its
-/// users, so the mark is its flag of config files, which no program here reads.
+/// Marks the options of a command that its short help, -h, shows. CLI11 has no field for such a
+/// mark, so this uses CLI11's flag `configurable`. The flag is about config files, which no program
+/// here reads.
 void mark_common(CLI::App& command, std::initializer_list<const char*> names);
 inline bool is_common(const CLI::Option& option) { return !option.get_configurable(); }
 

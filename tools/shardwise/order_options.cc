@@ -29,7 +29,7 @@ constexpr const char* kGroup = "Order of the samples";
 constexpr const char* kRankGroup = "Epoch and ranks";
 constexpr const char* kRareGroup = "Order of the samples, rarely needed";
 
-/// If an option was given that the sampler does not use, throws wrong usage.
+/// Throws wrong usage if `holds` is false: an option was given that the sampler does not use.
 void require(bool holds, std::string_view option, const std::string& sampler,
              std::string_view used_by) {
   if (holds) return;

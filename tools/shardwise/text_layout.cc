@@ -137,7 +137,7 @@ std::string cut_to_width(std::string_view text, std::size_t width, Cut cut) {
 namespace {
 /// Lines of words, separated by blanks.
 struct FoldedLines {
-  /// Adds a word, on a new line if it would be wider than `width` with the end of a folded line.
+  /// Adds a word. Begins a new line if the word and `line_end` would exceed `width`.
   void add(std::string_view word, std::size_t width, std::string_view line_end,
            std::size_t indent) {
     const std::size_t taken = display_width(word);

@@ -35,7 +35,8 @@ void add(Json& json, std::string_view key, const Value& value) {
     json[std::string(key)] = value;
   }
 }
-void add(Json& /*json*/, std::string_view /*key*/, const SkipList& /*skip*/) {}  // "left_out"
+/// Adds nothing: skip lists are printed as "left_out".
+void add(Json& /*json*/, std::string_view /*key*/, const SkipList& /*skip*/) {}
 /// Adds the kind, and the kind's options on the same level.
 template <class... Kinds>
 void add(Json& json, std::string_view key, const std::variant<Kinds...>& kind) {

@@ -79,7 +79,7 @@ class SampleLog {
 
 struct Threads {
   unsigned loading;
-  int compute;  ///< 0 means: LibTorch's default
+  int compute;  ///< 0 means LibTorch's default
 };
 
 /// True if an environment variable sets LibTorch's number of threads.

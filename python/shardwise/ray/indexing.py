@@ -71,14 +71,14 @@ def index(
     output, sources: on a file system that all nodes share, at the same paths; sources may be URLs.
         Shards are not checked against counts of wids descriptors.
     parts: number of tasks, each building one part; by default the cluster's number of CPUs. The
-        merged index has the table of a single build, byte for byte, for any number.
+        merged index has the same table as a single build, byte for byte, for any number of parts.
     columns, hashes, unique_keys, on_bad, drop_missing: as for shardwise.index().
     max_retries: how often the part of a dead worker is built again; the build continues where that
         worker stopped. ray_remote_args: options of the tasks, as for ray.remote().
 
     Cost: one CPU and one thread per task; the driver merges, and reads no shard. Raises what
-    shardwise.index() raises, with the node's name. Then finished parts remain beside the output,
-    and the next call reuses them.
+    shardwise.index() raises, with the node's name. After an error, finished parts remain beside the
+    output, and the next call reuses them.
     """
     output = local_path("output", output)
     named = [_absolute(source) for source in paths_of(sources)]

@@ -70,8 +70,8 @@ class _Translation:
         return f"({name} {sign} {self._literal(value, kind)})"
 
     def _listed(self, column: Any, values: Any, is_not: bool) -> str:
-        """Translates "in" and "not in". For Ray a null is in no list. For SQL both would be null,
-        so ifnull() is used."""
+        """Translates "in" and "not in". In Ray, a null is in no list. In SQL, both conditions would
+        be null for it, so ifnull() is used."""
         name, kind = self._column(column)
         if not isinstance(values, (list, tuple)) or len(values) > _MOST_LISTED:
             raise _Stays

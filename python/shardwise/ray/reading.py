@@ -82,7 +82,8 @@ class Planned:
 
 @functools.lru_cache(maxsize=2)
 def planned(reading: Reading, columns: tuple[Column, ...], condition: str | None) -> Planned:
-    """Goes through the order once; takes 16 bytes per slot."""
+    """Returns the rows and bytes of a reading, by slot. Goes through the order once; takes 16 bytes
+    per slot."""
     data, slots = dataset_of(reading.reference), len(sampler_of(reading))
     texts = layout_of(reading.reference).text_bytes
     rows, ends = np.zeros(slots + 1, np.int64), np.zeros(slots + 1, np.int64)
@@ -131,14 +132,15 @@ class IndexSource(ray.data.Datasource):
         return dataset_of(self.reading.reference)
 
     def placed(self, context: Any = None) -> Reading:
-        """The reading: as given to read(), or a rank of ExactDataConfig and its epoch."""
+        """The reading that was given to read(). Under ExactDataConfig, the DataContext replaces its
+        rank and epoch."""
         context = ray.data.DataContext.get_current() if context is None else context
         return self.reading._replace(**context.get_config(PLACE, {}))
 
     # Column selection, called by Ray.
 
     def supports_projection_pushdown(self) -> bool:
-        """Whether this Ray asks for single columns."""
+        """Whether this version of Ray passes column selections to a source."""
         return PUSHES
 
     def get_projection_map(self) -> dict[str, str] | None:
@@ -159,7 +161,7 @@ class IndexSource(ray.data.Datasource):
     # Filters, called by Ray.
 
     def supports_predicate_pushdown(self) -> bool:
-        """Whether this Ray asks for conditions."""
+        """Whether this version of Ray passes conditions to a source."""
         return PUSHES
 
     def apply_predicate(self, predicate_expr: Any) -> IndexSource:
@@ -225,9 +227,9 @@ class IndexSource(ray.data.Datasource):
         self, reading: Reading, parts: int, target: int
     ) -> list[tuple[Reading, Planned, int, int]]:
         """Returns runs with equal numbers of rows, from one rank after the other in turn.
-        streaming_split(equal=False) gives each run to the consumer with the fewest rows so far, who
-        is thus always the run's rank. There are at least `parts` runs, unless each has only one
-        row: Ray would split the blocks of fewer tasks."""
+        streaming_split(equal=False) gives each run to the consumer with the fewest rows so far,
+        which is thus always the consumer of the run's rank. There are at least `parts` runs, unless
+        each has only one row: Ray would split the blocks of fewer tasks."""
         ranks = [reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)]
         plans = [self._planned(rank) for rank in ranks]
         slots = max(plan.num_slots for plan in plans)
@@ -308,14 +310,15 @@ def read(
         float64 or string (or large_binary), and hides a field of its name. Special columns hide
         both: "__key__", "__index__" (the sample's number in the dataset, from 0), "__slot__" (the
         row's place in the order) and "__shard__" (its path, or URL).
-    order: a shardwise.Order; by default the index's order. epoch: of that order. resume: a token of
-        Sampler.token(): only the samples after that point are read.
+    order: a shardwise.Order; by default the index's order.
+    epoch: the epoch of that order.
+    resume: a token of Sampler.token(): only the samples after that point are read.
     deal: number of consumers of streaming_split(deal, equal=False): each gets the samples of its
         rank, in order. Maps between read() and the split must keep the number of rows of a block,
         and not make blocks larger than DataContext.target_max_block_size.
-    override_num_blocks: number of tasks; by default one per CPU, two where each then has a MiB, or
-        more where their blocks would exceed the context's target_max_block_size. concurrency,
-        ray_remote_args: as for ray.data.read_datasource().
+    override_num_blocks: number of tasks. By default one per CPU; two per CPU if each task then has
+        at least 1 MiB; more if blocks would otherwise exceed the context's target_max_block_size.
+    concurrency, ray_remote_args: as for ray.data.read_datasource().
 
     Rows come in order (the dataset's context has preserve_order). count(), schema() and
     size_bytes() need no reading: sizes are exact for fields, averages for texts. A task is a run of

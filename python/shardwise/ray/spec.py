@@ -109,7 +109,8 @@ def _numbers_in_index(data: _core.Dataset) -> Numbers:
 
 @functools.lru_cache(maxsize=4)
 def chosen(reference: bytes, condition: str) -> NDArray[np.bool_]:
-    """For each sample of the dataset whether an SQL condition holds; 1 byte per sample."""
+    """An array that says, for each sample of the dataset, whether an SQL condition is true. Takes 1
+    byte per sample."""
     data = dataset_of(reference)
     found = _numbers_in_index(data.where(condition))
     if data.is_view:

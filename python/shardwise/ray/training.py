@@ -104,8 +104,9 @@ class ExactShard(ray.data.DataIterator):
     order. After a complete pass, the next one reads the next epoch; a pass that was left early
     restarts its epoch. set_epoch() chooses the next epoch.
 
-    All ranks have the same number of batches: if a rank has a sample less, and so a batch less, it
-    gives its last sample in a separate batch. Maps must then keep the number of rows.
+    All ranks have the same number of batches. If a rank has one sample less, and would therefore
+    have one batch less, it delivers its last sample in a separate batch. This requires that maps
+    keep the number of rows.
 
     If batches have a column "__index__", delivered samples are counted, for prove().
     """
@@ -115,7 +116,7 @@ class ExactShard(ray.data.DataIterator):
         self._options = options
         self._even = even
         self._next = reading
-        self._before: _Counted = [0] * 10  # samples of other ranks before `_next` begins
+        self._before: _Counted = [0] * 10  # deliveries of all ranks before `_next` begins
         # size, drop_last and even of the batches; None if batch sizes are unknown
         self._rule: tuple[int, bool, bool] | None = (1, False, False)
         self._done = 0  # number of batches delivered since `_next` began
@@ -150,7 +151,7 @@ class ExactShard(ray.data.DataIterator):
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass reads this epoch, from its beginning. If this is already the next epoch,
-        the pass keeps its beginning, which resume() may have set."""
+        the pass keeps its starting point, which resume() may have set."""
         if whole_number("epoch", epoch) != self._next.epoch:
             self._move(self._next._replace(epoch=epoch, token=None))
 
@@ -340,7 +341,8 @@ class ExactDataConfig(ray.train.DataConfig):
     datasets_to_split: names of the datasets whose samples are dealt out; each worker gets all
         samples of the other datasets. The named ones come from shardwise.ray.read(), with maps if
         needed, but without a limit, sort or shuffle, which each rank would apply to its rows alone.
-    even: all ranks have the same number of batches, see ExactShard. False: each has its own number.
+    even: all ranks have the same number of batches, see ExactShard. False: each rank has a separate
+        number.
     local: tasks of a rank run on its node, which needs CPUs that no worker has reserved.
     execution_options: as for ray.train.DataConfig. Order is kept in any case.
     """

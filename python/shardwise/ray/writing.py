@@ -253,12 +253,13 @@ def write(
     """Writes the rows of a dataset as samples into shards, in the dataset's order.
 
     directory: a folder without shards, on a file system that all nodes share; not a URL. It is made
-        if it is missing. The shards in it are prefix-000000.tar, prefix-000001.tar ... Neither name
-        may have a brace.
+        if it is missing. The shards in it are prefix-000000.tar, prefix-000001.tar ... Neither
+        directory nor prefix may contain a brace.
     fields: names of the columns that become fields, or a dict of the fields' names by column; by
         default all columns except those that begin with "__". The column "__key__" has the samples'
         keys. Null values are left out; others become bytes as for shardwise.ShardWriter.
-    max_samples, max_bytes: maximum of a shard. Ray holds about max_bytes per task in memory.
+    max_samples, max_bytes: maximum number of samples, and of bytes, in a shard. Ray holds about
+        max_bytes per task in memory.
     index: path of the index, in the directory or elsewhere; the file must not exist. Tasks index
         the shards, and `columns` from their fields. columns, hashes: as for shardwise.index().
     concurrency: as for ray.data.Dataset.write_datasink(). ray_remote_args: options of the tasks

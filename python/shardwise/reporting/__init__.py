@@ -50,14 +50,16 @@ def report(
     classes: a metadata column with the classes of samples, by default cls. A field is read from the
         shards, for at most 10,000 samples, and again for batches.
 
-    stats: what Loader.stats() returned, a dict of it, or a JSON file of it; or a list by rank.
+    stats: the result of Loader.stats(), as such, as a dict or as a JSON file; or a list of these,
+        by rank.
     traces: a file of Loader.trace(), or a list of files by rank.
     pictures: also show the pictures of the slowest samples of traces.
 
     Large data sets: sizes and columns are those of 100,000 samples, and the page says so.
     Needs matplotlib: pip install 'shardwise[report]'.
-    Raises ModuleNotFoundError without matplotlib; NotFound for a missing folder; InvalidArgument for
-    an empty data set, or unknown classes. An output that is another file is also InvalidArgument.
+    Raises ModuleNotFoundError without matplotlib; NotFound for a missing folder; InvalidArgument
+    for an empty data set, for unknown classes, or if ``output`` is an existing file that is not a
+    report.
     Raises BadField for a file that is not a trace; Mismatch for a trace of other data.
     """
     from .contents import classes_of, contents

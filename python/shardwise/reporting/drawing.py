@@ -49,12 +49,13 @@ def colour(name: str) -> str:
 
 
 def stage_colour(number: int) -> str:
-    """The page's colour of a stage; after the last, that of idle time."""
+    """The name of the page's colour for a stage. The number after the last stage gives the colour
+    of idle time."""
     return f"s{number}"
 
 
 def label(text: Any) -> str:
-    """A short text of users for an axis."""
+    """A user's text, shortened for an axis."""
     return plain(text, 18)
 
 

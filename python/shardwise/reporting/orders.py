@@ -14,7 +14,7 @@ from .page import card, cell, count, key, section, size, table
 
 MAX_DOTS = 1500
 MAX_BATCHES = 100
-MAX_LOADS = 4_000_000  # that all plans of a picture simulate
+MAX_LOADS = 4_000_000  # limit of loads that all plans of a picture simulate
 PLANS = (2, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 100)
 FEW_PLANS = (5, 10, 25, 50, 75, 100)
 LAST_PLANS = (50, 100)  # if each plan takes many seconds
@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
 
 def _evenly(total: int, most: int) -> list[int]:
-    """At most this number of numbers below ``total``, at equal distances."""
+    """At most ``most`` numbers below ``total``, at equal distances."""
     taken = min(total, most)
     return [i * total // taken for i in range(taken)]
 

@@ -9,9 +9,10 @@
         sampler.set_epoch(epoch)
         for batch in loader: ...
 
-Each is a torch.utils.data.DistributedSampler, so Lightning does not wrap it in another one.
-Importing this module registers collate() for batches of Samples with torch's default_collate.
-docs/python-torch.md has details, including the behaviour of Accelerate and Lightning.
+Each sampler is a torch.utils.data.DistributedSampler, so Lightning does not wrap it in another
+sampler. Importing this module registers collate() for batches of Samples with torch's
+default_collate. docs/python-torch.md has details, including the behaviour of Accelerate and
+Lightning.
 """
 
 from __future__ import annotations

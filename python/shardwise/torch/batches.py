@@ -17,15 +17,15 @@ from .samplers import DistributedSampler
 
 @suggests
 class BatchSampler(torch.utils.data.BatchSampler):
-    """Lists of a sampler's numbers, for DataLoader(batch_sampler=...): made in C++, and the same
-    number of lists on every rank.
+    """Yields lists of a sampler's numbers, for DataLoader(batch_sampler=...). The lists are made in
+    C++; every rank has the same number of lists.
 
-    sampler: a sampler of this module. batch_size: numbers per list; the last list is shorter, or
-        left out with drop_last.
-    even: all ranks have the same number of batches, though some may have a sample more: data
-        parallel training hangs if one rank has a batch less. Where the numbers would differ, ranks
-        with fewer batches give their last sample in a separate batch; no sample is repeated or left
-        out. With drop_last all ranks stop where the first has no whole batch left.
+    sampler: a sampler of this module.
+    batch_size: numbers per list. The last list may be shorter; with drop_last, it is then left out.
+    even: give all ranks the same number of batches, although some may have one sample more: data
+        parallel training hangs if one rank has a batch less. If the numbers would differ, ranks
+        with fewer batches deliver their last sample in a separate batch; no sample is repeated or
+        left out. With drop_last, all ranks stop when one of them has no full batch left.
 
     Raises InvalidArgument if the sampler is not of this module, or the batches cannot be even: with
     batches of 1, or fewer samples than ranks.

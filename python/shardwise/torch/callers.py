@@ -86,7 +86,7 @@ def _refuse_out_of_order(caller: object) -> None:
 def _refuse_other_data(core: _core.Sampler, caller: object) -> None:
     """Refuses a DataLoader over other data than the sampler's, in which the numbers mean other
     samples."""
-    data = getattr(caller, "_dataset", None)  # an iterator's data: it reads by itself
+    data = getattr(caller, "_dataset", None)  # a DataLoader's iterator has it, and reads it
     if isinstance(caller, torch.utils.data.DataLoader):
         data = caller.dataset
     data = source_of(data)

@@ -72,19 +72,21 @@ def evaluate(
 ) -> dict[str, Mean]:
     """The means of what ``measure`` returns for the samples of the loader's epoch, over all ranks.
 
-    Each sample counts exactly once, which is proven at the end. Sums are exact: the results are
-    bitwise equal for any number of ranks, and in any order, if the numbers of a sample do not
-    depend on the other samples of its batch.
+    Each sample counts exactly once, which is proven at the end. Sums are exact. If the numbers of a
+    sample do not depend on the other samples of its batch, the results are bitwise equal for any
+    number of ranks, and in any order.
 
     measure: called as ``measure(columns)`` without gradients, never with zero rows. columns: those
         of a batch as torch tensors, on the CPU; a Ragged for a ragged column. It returns a number
         for each row, by name: {"loss": [N], "right": [N]}. Every batch has the same names.
     fill: a smaller batch is filled up to the loader's batch size with copies of its first row, and
-        their numbers are dropped: a model's result for a row can differ in its last bits between
-        batches of different sizes. The batch size is then the same for every number of ranks.
+        the copies' numbers are dropped: a model's result for a row can differ in its last bits
+        between batches of different sizes. The batch size is then the same for every number of
+        ranks.
     ranks: as for the loader.
 
-    loader: the epoch begins anew if batches of it were taken. The order's tail is "exact".
+    loader: its order must have the tail "exact". If batches of its epoch were already taken, the
+        epoch restarts.
 
     Every rank calls it. Raises InvalidArgument if ``measure`` returns something else, or if the
     loader resumed within an epoch; what prove() of the loader raises; Mismatch if names differ.

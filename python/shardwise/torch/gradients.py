@@ -12,14 +12,15 @@ from ..ranks import Reducer, reducer_of
 
 
 def loss_scale(num_samples: int, ranks: Reducer | str | None = "auto") -> float:
-    """The factor of a sum of losses under DistributedDataParallel, which averages gradients over
-    the ranks: ``(losses.sum() * loss_scale(len(batch))).backward()`` has the gradients of the mean
-    over all samples of the step, also where the last batch is smaller on some ranks, or empty.
+    """Returns the factor for a sum of losses with DistributedDataParallel, which averages gradients
+    over the ranks. ``(losses.sum() * loss_scale(len(batch))).backward()`` then gives the gradients
+    of the mean over all samples of the step, even if the last batch is smaller on some ranks, or
+    empty. Returns 0.0 if no rank has samples.
 
-    num_samples: of this rank's step. ranks: as for a Loader. A rank without samples runs forward
-    and
-    backward, too, on zero rows: DistributedDataParallel waits for it. Every rank calls it. Returns
-    0.0 if no rank has samples. Cost: one small all-reduce.
+    num_samples: number of samples in this rank's step. ranks: as for a Loader.
+
+    Every rank calls it. A rank without samples must run forward and backward on zero rows, because
+    DistributedDataParallel waits for it. Cost: one small all-reduce.
 
     >>> shardwise.torch.loss_scale(4, ranks=None)
     0.25
@@ -40,7 +41,8 @@ def average_gradients(
     the gradients of all ranks are bitwise equal: the sum over the ranks divided by the number of
     samples. A parameter that has no gradient on any rank has none after it.
 
-    parameters: of the same shapes on all ranks. group: of torch.distributed, by default all ranks.
+    parameters: of the same shapes on all ranks. group: a process group of torch.distributed; by
+        default all ranks.
     Gradients are reduced in float32, or in float64 if a parameter has that type; sparse ones become
     dense. Cost: one all-reduce of all gradients.
     """

@@ -56,13 +56,15 @@ def _num_rows(batch: Any) -> int:
 
 @suggests
 class MeanOverSamples(lightning.pytorch.Callback):
-    """Makes each step's gradients those of the mean over all samples of the step on all ranks, also
-    where the last batch is smaller on some ranks, or empty. training_step() returns the *sum* of
-    the losses of its samples.
+    """Makes each step's gradients those of the mean over all samples of the step, on all ranks.
+    This also holds if the last batch is smaller on some ranks, or empty. training_step() must
+    return the *sum* of the losses of its samples.
 
     It works for the strategies that average gradients over ranks (ddp), for one device, and with
-    accumulate_grad_batches. num_rows: the number of samples of a batch; by default the rows of its
-    first column. ranks: as for a Loader. Cost: one small all-reduce for each step of the optimizer.
+    accumulate_grad_batches.
+
+    num_rows: returns the number of samples in a batch; by default the rows of its first column.
+    ranks: as for a Loader. Cost: one small all-reduce for each step of the optimizer.
     """
 
     def __init__(

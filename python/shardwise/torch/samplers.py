@@ -37,23 +37,24 @@ class RankOptions(TypedDict, total=False):
 
 @suggests
 class DistributedSampler(torch.utils.data.DistributedSampler[int]):
-    """The sample numbers that one rank delivers in an epoch, in any order.
+    """The sample numbers that one rank delivers in an epoch, in the given order.
 
     data: a Dataset, or an object with a length, or that length. Orders by shards need a Dataset.
-        order: a shardwise.Order.
+    order: a shardwise.Order.
     rank, world_size: by default those of torch.distributed if it is initialised, else those of
-        torchrun, mpirun or srun in the environment, else 0 of 1. They are looked up when a pass
-        begins, so a sampler may be made before the process group.
+        torchrun, mpirun or srun in the environment, else rank 0 of 1. They are looked up when a
+        pass begins, so a sampler may be made before the process group.
     replicas: neighbouring ranks that get the same samples.
-    batch_size: that of the DataLoader; needed if the order has balance_bytes.
-    allow_uneven: with the order's tail "exact" some ranks have one sample more than others, and so,
-        at some batch sizes, a batch more; data parallel training would then hang. A DataLoader that
-        cuts such batches from this sampler gets InvalidArgument: use BatchSampler, which makes them
-        even, or set allow_uneven if ranks do not wait for each other.
+    batch_size: batch size of the DataLoader; needed if the order has balance_bytes.
+    allow_uneven: allow ranks to have different numbers of batches. With the order's tail "exact",
+        some ranks have one sample more than others, and at some batch sizes therefore one batch
+        more; data parallel training would then hang. By default, a DataLoader that would make such
+        batches gets InvalidArgument. Use BatchSampler, which makes even batches, or set
+        allow_uneven if ranks do not wait for each other.
 
     len() is the exact number of samples of this rank. A pass does not advance the epoch: call
-    set_epoch() before each. Memory is constant; a step costs about as much as one of range(). A
-    pickled sampler continues at the same epoch. Threads: one.
+    set_epoch() before each pass. Memory is constant; a step costs about as much as a step of
+    range(). A pickled sampler continues at the same epoch. Threads: one.
 
     Raises InvalidArgument; Distributed if the environment contradicts itself.
     """
@@ -84,7 +85,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self._asked_cache = False
         self._forget()
         # Makes a sampler now, to raise errors of the options here and not in the first pass. If the
-        # rank is unknown so far, any rank will do.
+        # rank is not yet known, rank 0 is used for this check.
         self._made((0, replicas) if rank is None or world_size is None else (rank, world_size))
 
     def _forget(self) -> None:
@@ -176,9 +177,9 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         return self.core[index]
 
     def set_epoch(self, epoch: int) -> None:
-        """Moves to the beginning of an epoch. In the current epoch the sampler keeps its beginning,
-        which resume() may have set; set another epoch in between to repeat the whole epoch. Raises
-        InvalidArgument."""
+        """Moves to the beginning of an epoch. If this is the current epoch, the sampler keeps its
+        starting point, which resume() may have set; to repeat the whole epoch, set another epoch in
+        between. Raises InvalidArgument."""
         if epoch < 0:
             raise InvalidArgument(f"not valid: epoch={epoch}; give a whole number, 0 or more")
         if epoch == self._epoch:
@@ -195,8 +196,8 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self._move_fresh_iterator()
 
     def _move_fresh_iterator(self) -> None:
-        """Moves an unused iterator to the sampler's new beginning. A generator would also begin
-        there; Lightning makes an iterator before it sets the epoch."""
+        """Moves an unused iterator to the sampler's new beginning, where a generator would also
+        begin. Lightning makes an iterator before it sets the epoch."""
         if self._last is not None and self._last.position == 0:
             self._last.restart(self.core)
         else:
@@ -398,7 +399,7 @@ class ResampledSampler(DistributedSampler):
     """Draws with replacement: NOT exact.
 
     unit: "sample" or "shard". weights: a metadata column with the weight of each sample, or "".
-    epoch_size: draws per epoch over all ranks; 0 means: as many as there are samples."""
+    epoch_size: draws per epoch over all ranks; 0 means as many as there are samples."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""The package webdataset over the engine of shardwise: pipelines over shards, exact over all ranks.
+"""The interface of the package webdataset on shardwise's engine: pipelines over shards, exact over
+all ranks.
 
     import shardwise.webdataset as wds   # or: shardwise.webdataset.install(); import webdataset
 
@@ -16,9 +17,9 @@
             state = loader.state_dict()       # for any number of ranks and workers
 
 Programs that were written for webdataset run unchanged: ``python -m shardwise.webdataset
-train.py``, or install() before they import it. In a pass, one iter(), each sample comes exactly
-once over all ranks and workers, unless it is resampled. docs/migrate-webdataset.md says what
-differs.
+train.py``, or install() before they import it. A pass is one iter(). In a pass, each sample comes
+exactly once over all ranks and workers, unless the shards are resampled. docs/migrate-webdataset.md
+says what differs.
 """
 
 from __future__ import annotations

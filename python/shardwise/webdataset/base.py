@@ -104,8 +104,8 @@ class Passes:
         self._cells[self._WORKERS + worker % _MAX_WORKERS] = number - int(self._cells[self._NEXT])
 
     def choose(self, number: int) -> None:
-        """Sets the number of all passes until another one is chosen. A WebLoader calls this for
-        its workers."""
+        """Makes all passes have this number until another number is chosen. A WebLoader calls this
+        for its workers."""
         self._cells[self._CHOSEN] = number
 
     def begin(self, worker: int) -> int:

@@ -35,8 +35,8 @@ def _stacked(values: list[Any], tensors: bool, scalars: bool) -> Any:
 def default_collation_fn(
     samples: Sequence[Any], combine_tensors: bool = True, combine_scalars: bool = True
 ) -> Any:
-    """A batch of dicts or tuples: of each field a list, of numbers and arrays an array, of tensors
-    a tensor."""
+    """Makes one batch of dicts or tuples. Each field becomes a list of its values. Numbers and
+    arrays become one array, and tensors become one tensor."""
     first = samples[0]
     if isinstance(first, dict):
         other = next((sample for sample in samples if sample.keys() != first.keys()), None)

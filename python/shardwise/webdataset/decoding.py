@@ -29,7 +29,8 @@ IMAGE_EXTENSIONS = (
 
 
 class Continue:
-    """A handler returns it for a field that the next handlers decode, under this name."""
+    """Returned by a handler for a field that the next handlers are to decode, under the name
+    ``key``."""
 
     def __init__(self, key: str, data: Any) -> None:
         self.key, self.data = key, data
@@ -107,7 +108,8 @@ decoders: dict[str, Callable[[bytes], Any]] = {
 
 
 def basichandlers(key: str, data: bytes) -> Any:
-    """Text, numbers, JSON, arrays, tensors: by ``decoders``. Pickles are Unsupported."""
+    """A handler for text, numbers, JSON, arrays and tensors; see ``decoders``. Raises Unsupported
+    for pickles."""
     decode = decoders.get(_extension(key))
     return None if decode is None else decode(data)
 
@@ -121,8 +123,9 @@ def _call_for(key: str, data: bytes, f: Callable[[bytes], Any], endings: list[li
 
 
 def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Handler:
-    """A handler: ``f(bytes)`` for fields that end so. extensions: one, or several with spaces;
-    "seg.jpg" is for fields that end in both."""
+    """Returns a handler that calls ``f(bytes)`` for fields with these endings. extensions: one
+    ending, or several separated by spaces; "seg.jpg" matches fields whose last parts are seg and
+    jpg."""
     endings = [one.split(".") for one in extensions.lower().split()]
     return partial(_call_for, f=f, endings=endings)
 
@@ -140,7 +143,8 @@ imagespecs = {
 
 
 def _rgb_of_jpeg(data: bytes) -> Any:
-    """The pixels of a JPEG, which equal Pillow's. None: let Pillow decode it, or say why not."""
+    """Returns the pixels of a JPEG, which equal Pillow's. Returns None if Pillow must decode the
+    data, or raise the error."""
     if not data.startswith(b"\xff\xd8"):
         return None
     try:
@@ -152,8 +156,8 @@ def _rgb_of_jpeg(data: bytes) -> Any:
 class ImageHandler:
     """Decodes images as ``imagespec`` says: [torch | pil](l | rgb | rgba)[8], "pil" or "torch".
 
-    Without a prefix they are NumPy arrays [H, W, C], with "torch" tensors [C, H, W]; with 8 uint8,
-    else float32 in [0, 1]. "pil": Pillow's images.
+    The prefix "torch" gives tensors [C, H, W], "pil" gives Pillow's images, and no prefix gives
+    NumPy arrays [H, W, C]. With the suffix 8, values are uint8, otherwise float32 in [0, 1].
     """
 
     def __init__(self, imagespec: str, extensions: Iterable[str] = IMAGE_EXTENSIONS) -> None:

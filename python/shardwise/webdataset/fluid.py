@@ -43,12 +43,12 @@ class FluidInterface:
         return self.compose(stages.unlisted())
 
     def shuffle(self, size: int, **kw: Any) -> Self:
-        """Shuffles. Before batched(), the order of the data set shuffles over at least ``size``
-        samples. After it, a buffer of ``size`` items does."""
+        """Shuffles. Before batched(), the order of the data set does this, over at least ``size``
+        samples. After batched(), a buffer of ``size`` items does this."""
         return self if size < 1 else self.compose(stages.shuffle(size, **kw))
 
     def map(self, f: Callable[[Any], Any], handler: Any = reraise_exception) -> Self:
-        """Applies ``f`` to each sample or batch. None drops it."""
+        """Applies ``f`` to each sample or batch. Drops it if ``f`` returns None."""
         return self.compose(stages.map(f, handler=handler))
 
     def decode(
@@ -70,7 +70,8 @@ class FluidInterface:
         return self.compose(stages.map_dict(handler=handler, **kw))
 
     def map_tuple(self, *args: Any, handler: Any = reraise_exception) -> Self:
-        """Applies a function to each element of a tuple. None leaves the element unchanged."""
+        """Applies a function to each element of a tuple. With None in place of a function, the
+        element stays unchanged."""
         return self.compose(stages.map_tuple(*args, handler=handler))
 
     def to_tuple(self, *args: Any, **kw: Any) -> Self:

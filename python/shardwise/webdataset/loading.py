@@ -101,8 +101,8 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         return start if start is not None and start.number == number else Start(number)
 
     def stands(self) -> tuple[Start, list[Place]]:
-        """Returns where the pass began, and each worker's place. After a pass, those of that
-        pass."""
+        """Returns where the pass began, and each worker's place. After the end of a pass, returns
+        those of that pass."""
         if self.last is not None:
             return self.last
         start = self.start()
@@ -115,7 +115,8 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         return self._told(self._begun())
 
     def _begun(self) -> Any:
-        """Returns an iterator whose workers send large arrays in buffers of its own."""
+        """Returns an iterator whose workers send large arrays in buffers that belong to the
+        iterator."""
         if self.persistent_workers and self._iterator is not None:
             return super().__iter__()
         self.collate_fn.buffers = buffers = _buffers_of(self)
@@ -160,9 +161,11 @@ def _warn_of_no_state(reason: object) -> None:
 class WebLoader(DataPipeline, FluidInterface):
     """torch's DataLoader, followed by the stages of a pipeline.
 
-    Arguments: those of DataLoader. Its batch_size is 1 by default; give None if the pipeline
-    makes batches. state_dict() and load_state_dict() are exact within a pass, for any number of
-    ranks and workers, if each item depends only on the input of its stages.
+    The arguments are those of DataLoader. batch_size is 1 by default; give None if the pipeline
+    makes batches.
+
+    state_dict() and load_state_dict() are exact within a pass, for any number of ranks and workers,
+    if each item depends only on the input of its stages.
     """
 
     def __init__(self, *args: Any, **kw: Any) -> None:
@@ -235,10 +238,10 @@ class WebLoader(DataPipeline, FluidInterface):
         """Returns the state of the pass after the last yielded item, for load_state_dict() on
         any number of ranks and workers.
 
-        Call it on every rank at the same step. If torch.distributed is initialised, each rank
-        gets the whole state; else load_state_dict() needs a list of all. Raises Unsupported,
-        naming the stage: there is no state after buffers over samples, unbatched(), slice() and
-        generators.
+        Call it on every rank at the same step. If torch.distributed is initialised, each rank gets
+        the whole state; otherwise, load_state_dict() needs a list of the states of all ranks.
+        Raises Unsupported, which names the stage, if there is no state: after buffers over samples,
+        unbatched(), slice() and generators.
         """
         if not _is_lightning(sys._getframe(1)):
             return self._whole_state()

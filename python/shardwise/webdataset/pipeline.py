@@ -291,7 +291,7 @@ class DataPipeline(Items, PipelineStage):
 
         Call it on every rank at the same step. If torch.distributed is initialised, each rank
         gets the whole state. In a loop over a WebLoader, call that of the WebLoader. Raises
-        Unsupported, naming the stage: there is no state after buffers over samples,
+        Unsupported, which names the stage, if there is no state: after buffers over samples,
         unbatched(), slice() and generators.
         """
         plan = self._stateful()
@@ -483,15 +483,16 @@ class WebDataset(DataPipeline, FluidInterface):
     """The samples of shards, as dicts of ``__key__``, ``__url__`` and bytes by field.
 
     urls: a path or URL, also with braces and ``::``, or a list; local files, http, https, s3,
-        ``pipe:`` commands, and a folder if it ends in "/". A URL that comes n times gives its
+        ``pipe:`` commands, and a folder if it ends in "/". A URL that is listed n times gives its
         samples n times.
-    shardshuffle: shards in a random order; 0, False or None: as listed. resampled: draw with
-    replacement, endlessly. seed: of the order; by default WDS_SEED, or 0.
+    shardshuffle: read the shards in a random order. 0, False or None means as listed.
+    resampled: draw samples with replacement, endlessly.
+    seed: seed of the order; by default WDS_SEED, or 0.
     nodesplitter: by default, or with split_by_node, each sample is given to one rank; with None,
         every rank gets all samples. A function of yours gets an iterator over ``{"url": ...}``, and
         selects the shards of this process. workersplitter: the same for a DataLoader's workers.
-    cache_dir, cache_size: where remote and compressed shards are kept, and the bytes that they may
-        take (64 GiB by default); all processes of a machine share them.
+    cache_dir, cache_size: the folder for remote and compressed shards, and the number of bytes that
+        they may take (64 GiB by default). All processes of a machine share the folder.
     handler: how to treat shards and samples that cannot be read. select_files: a function of a
         member's name. empty_check: raise InvalidArgument if there is no sample. url_to_name,
         verbose and repeat are accepted and ignored.

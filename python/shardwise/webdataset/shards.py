@@ -141,15 +141,15 @@ class ResampledShards(Items):
 
 
 def split_by_node(src: Iterable[Any], group: Any = None) -> Iterator[Any]:
-    """For nodesplitter=, or as a stage: gives each sample of a pass to one rank. Called
-    with an iterator, yields each world-size-th item."""
+    """For nodesplitter=, or as a stage: gives each sample of a pass to one rank. Called with an
+    iterator, yields every world_size-th item, beginning with item ``rank``."""
     rank, world_size, _, _ = pytorch_worker_info(group)
     yield from islice(src, rank, None, world_size)
 
 
 def split_by_worker(src: Iterable[Any]) -> Iterator[Any]:
-    """For workersplitter=, or as a stage: gives each sample of a rank to one worker. Called
-    with an iterator, yields each number-of-workers-th item."""
+    """For workersplitter=, or as a stage: gives each sample of a rank to one worker. Called with an
+    iterator, yields every num_workers-th item, beginning with item ``worker``."""
     _, _, worker, num_workers = pytorch_worker_info()
     yield from islice(src, worker, None, num_workers)
 

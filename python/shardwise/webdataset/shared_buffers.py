@@ -9,10 +9,10 @@ Here each worker keeps a few buffers, its slots, and reuses them:
     send the rest of the item, and places    copy the arrays into private memory
                                              release the semaphore
 
-The program gets private copies, so it may keep them; views of one array become arrays of their own.
-The semaphores order the accesses: a slot is written again only after its arrays were copied. A
-buffer itself is sent with the first item that uses it. If no slot is free, or shared memory is
-scarce, torch sends the item. The buffers end with their iterator, so a killed worker leaves no slot
+The program gets private copies, so it may keep them; views of one array become separate arrays. The
+semaphores order the accesses: a slot is written again only after its arrays were copied. A buffer
+itself is sent with the first item that uses it. If no slot is free, or shared memory is scarce,
+torch sends the item. The buffers end with their iterator, so a killed worker leaves no slot
 occupied for the next one.
 """
 
@@ -75,7 +75,8 @@ class SharedBuffers:
             return None
 
     def packed(self, item: Any) -> Any:
-        """Returns the item, which sends its large arrays in a buffer when it is pickled."""
+        """Wraps the item, so that its large arrays are sent in a buffer when the item is
+        pickled."""
         arrays: dict[int, Any] = {}
         _add_large(item, arrays, _MAX_DEPTH)
         return _Packed(self, item, arrays) if arrays else item

@@ -36,7 +36,7 @@ class Place(NamedTuple):
     repetition: int = 0
     """Number of earlier epochs in this pass; above 0 only with repeat() and with_epoch()."""
     left: int = 0
-    """Samples taken from the rest of the run before."""
+    """Samples taken from Start.left, which the previous run left."""
     taken: int = 0
     """Samples taken from this stream's blocks since the epoch began or was resumed."""
 
@@ -51,7 +51,7 @@ class Start(NamedTuple):
     token: str | None = None
     """Resume token within the epoch, or None."""
     left: tuple[int, ...] = ()
-    """Samples that come first: those that the run before had not delivered."""
+    """Samples that come first: those that the previous run had not delivered."""
     has_ended: bool = False
     """True if only ``left`` remains of this epoch."""
 

@@ -1,4 +1,4 @@
-"""The stages of a pipeline: functions of an iterator that give an iterator.
+"""The stages of a pipeline: functions that take an iterator and return an iterator.
 
 ``wds.map(f)`` is a stage, for a DataPipeline; ``dataset.map(f)`` adds it to a pipeline. handler:
 how an exception is handled, see shardwise.webdataset.handlers.
@@ -36,7 +36,8 @@ KEEPS = "keeps"
 
 
 class Stage:
-    """A stage with its arguments: a function from iterator to iterator. Picklable if they are."""
+    """A stage with its arguments: a function from iterator to iterator. It can be pickled if its
+    arguments can be pickled."""
 
     def __init__(
         self, f: Callable[..., Iterator[Any]], kind: str, args: Any = (), kw: Any = None
@@ -64,7 +65,7 @@ class Stage:
         return self.f.__name__.strip("_")
 
     def argument(self, name: str) -> Any:
-        """Returns an argument, or its default. None means: the stage has no such parameter."""
+        """Returns an argument, or its default; None if the stage has no such parameter."""
         bound = inspect.signature(self.f).bind(None, *self.args, **self.kw)
         bound.apply_defaults()
         return bound.arguments.get(name)
@@ -221,7 +222,8 @@ def _map_dict(
 def _map_tuple(
     data: Iterable[Any], *args: Callable[[Any], Any] | None, handler: _Handler = reraise_exception
 ) -> Iterator[Any]:
-    """Applies a function to each element of a tuple. Keeps the element if the function is None."""
+    """Applies a function to each element of a tuple. With None in place of a function, the element
+    stays unchanged."""
     for f in args:
         if f is not None and not callable(f):
             raise InvalidArgument(
@@ -608,7 +610,8 @@ xdecode = StageMaker(_xdecode, PER_SAMPLE)
 
 
 def transform_with(sample: Sequence[Any], transformers: Sequence[Any] | None) -> Any:
-    """Applies a function to each element of a list. If the function is None, keeps the element."""
+    """Applies a function to each element of a list. With None in place of a function, the element
+    stays unchanged."""
     if not transformers:
         return sample
     result = list(sample)

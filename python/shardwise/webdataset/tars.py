@@ -1,7 +1,7 @@
 """The members of shards one after another, for programs that group them into samples themselves.
 
-The process that names a shard reads all of it. The program deals the shards to such pipelines, and
-they have no state. Prefer tarfile_to_samples().
+The process that names a shard reads all of it. Such pipelines have no state, and the program itself
+must deal the shards to its processes. Prefer tarfile_to_samples().
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def group_by_keys(
     suffixes: Any = None,
     handler: Any = reraise_exception,
 ) -> Iterator[dict[str, Any]]:
-    """Samples of members that follow each other, and have one key."""
+    """Groups consecutive members that have the same key into samples."""
     sample: dict[str, Any] | None = None
     prefix: Any
     suffix: Any

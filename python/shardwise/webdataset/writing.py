@@ -145,8 +145,8 @@ class TarWriter(WithBlock):
         self._is_empty = True
 
     def write(self, obj: Mapping[str, Any]) -> int:
-        """Writes a sample, a dict with a ``__key__``; gives the bytes of its fields. Raises
-        InvalidArgument, BadField."""
+        """Writes a sample, a dict with a ``__key__``. Returns the total number of bytes of its
+        fields. Raises InvalidArgument, BadField."""
         if self._writer is None:
             raise InvalidArgument("the writer is closed; make another writer")
         fields = {
@@ -188,12 +188,12 @@ class TarWriter(WithBlock):
 class ShardWriter(WithBlock):
     """Writes samples into shards, one after another: ``ShardWriter("train-%06d.tar")``.
 
-    maxcount, maxsize: largest number of samples, and of bytes, in a shard. start_shard: the first
-        number.
+    maxcount, maxsize: largest number of samples, and of bytes, in a shard. start_shard: number of
+        the first shard.
     post: called with the path of each finished shard. opener: returns an open file for a path.
 
-    Further options are those of TarWriter. ``shard``, ``fname``, ``count``, ``size`` and ``total``
-    describe its place. shardwise.ShardWriter also makes an index.
+    Further options are those of TarWriter. The attributes ``shard``, ``fname``, ``count``, ``size``
+    and ``total`` describe the writer's position. shardwise.ShardWriter also makes an index.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The package wids over the engine of shardwise: datasets of shards, by sample number.
+"""The interface of the package wids on shardwise's engine: datasets of shards, by sample number.
 
     import shardwise.wids as wids                # or: shardwise.wids.install(); import wids
 

@@ -73,8 +73,8 @@ def hash_dataset_name(input_string: str) -> str:
 
 
 class _Opening:
-    """The options that open a dataset's shards. Pickled with the dataset, which is opened again by
-    them."""
+    """The options for opening a dataset's shards. They are pickled with the dataset, to open it
+    again."""
 
     __slots__ = ("allow_pipe", "cache_bytes", "cache_dir", "lru_size")
 
@@ -114,8 +114,8 @@ class _Opening:
             require_own(self.cache_dir)
 
     def open_list(self, shards: list[dict[str, Any]], index_directory: str) -> _core.Dataset:
-        """Opens remote shards without an index, trusting their list, which is saved beside the
-        cache."""
+        """Opens remote shards without an index, by the numbers of samples in their list. Saves the
+        list beside the cache."""
         kept = ("url", "nsamples", "filesize", "md5sum")
         listed = [{name: shard[name] for name in kept if name in shard} for shard in shards]
         text = json.dumps({"wids_version": 1, "shardlist": listed}, sort_keys=True)
@@ -182,7 +182,8 @@ class ShardListDataset(Generic[T_co]):
         in the temporary one. Local shards are always read in place.
     localname: a function from a URL to a path. If the file exists, it is read instead of the URL.
     cache_size: maximum bytes of cached shards. keep: True removes this limit.
-    lru_size: maximum number of open shards. An open shard costs address space, and no descriptor.
+    lru_size: maximum number of open shards. An open shard costs address space, but no file
+        descriptor.
     dataset_name: name of a dataset that is given as a list.
     base: folder to which relative URLs refer; by default the descriptor's "base", or else the
         folder of the descriptor. options: values that replace keys of the descriptor.
@@ -190,23 +191,24 @@ class ShardListDataset(Generic[T_co]):
     Options that wids lacks:
 
     claims: "check": raises Mismatch if a shard differs from its nsamples or filesize; "believe":
-        the first nsamples are taken, as in wids. By default the value of SHARDWISE_WIDS_CLAIMS, or
-        "check".
+        the first nsamples samples of each shard are used, as in wids. By default the value of
+        SHARDWISE_WIDS_CLAIMS, or "check".
     allow_pickle: decode .pkl and .pt, which are otherwise Unsupported. allow_pipe: run ``pipe:``
         URLs as commands; otherwise they raise InvalidArgument.
     index: an existing index of these shards, made by shardwise.index(). Without it an index is
         built when the shards are first opened, and kept in index_directory
         ($XDG_CACHE_HOME/shardwise).
     join: names of ``datasets`` of the descriptor. Each sample of the other shards gets the
-        fields of their sample with the same key. If it has a field already, the added one gets the
-        data set's name before the ending: ``.png`` becomes ``.masks.png``.
+        fields of their sample with the same key. If it already has a field of that name, the data
+        set's name is inserted before the ending of the added field: ``.png`` becomes
+        ``.masks.png``.
 
     A sample's keys are its fields with a leading dot, ``__key__``, ``__index__`` (its number),
     ``__shard__`` (the URL of its shard), ``__shardindex__`` (its number in the shard) and
     ``__dataset__``. A field of 16 KiB or more is an io.BytesIO that copies at the first read.
 
-    Threads: any thread may read; after fork() the child may continue. Pickled, it is a reference to
-    the index, with its transformations. Cost: a sample copies the fields that are read.
+    Threads: any thread may read; after fork() the child may continue. A pickle has a reference to
+    the index, and the transformations. Cost: a sample copies the fields that are read.
 
     Raises InvalidArgument, Mismatch, NotFound, CorruptShard, FetchError, OSError.
     """

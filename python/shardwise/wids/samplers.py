@@ -1,14 +1,15 @@
 """The samplers of wids, with the order of wids bit for bit.
 
-They keep its faults. With several ranks, the last ranks get fewer samples or none, though all
-report the same length, and each rank has the same samples in every epoch. The argument
+They keep the faults of wids. With several ranks, the last ranks get fewer samples or none, though
+all report the same length. Each rank has the same samples in every epoch. The argument
 ``exact=True``, or SHARDWISE_WIDS_EXACT=1 in the environment, selects the exact order of shardwise.
 Then each sample comes once per epoch over all ranks, the ranks differ by at most one sample, and
 len() is exact.
 
-The order is random.Random's, seeded by ``seed + 1289738273 * epoch``.
+The order is that of random.Random, seeded with ``seed + 1289738273 * epoch``.
 
-Their iterators have a state, with the epoch: torchdata's StatefulDataLoader continues exactly.
+Their iterators have a state, which includes the epoch, so torchdata's StatefulDataLoader continues
+exactly.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def iterate_ranges(
     indexshuffle: bool = True,
     shardshuffle: bool = True,
 ) -> Iterator[int]:
-    """Yields the numbers in some ranges: in shuffled order of the ranges, and shuffled within each.
+    """Yields the numbers in some ranges. Shuffles the ranges, and the numbers within each range.
 
     rng: a freshly seeded random.Random; its state does not change.
     """
@@ -117,7 +118,8 @@ class _Epochs:
 
 
 class _Pass(Iterator[int]):
-    """A pass of a sampler. It begins at its first number: a program may set the epoch before."""
+    """A pass of a sampler. It begins when its first number is requested, so a program may set the
+    epoch until then."""
 
     def __init__(self, sampler: _Epochs) -> None:
         self._sampler = sampler
@@ -172,9 +174,10 @@ class _Pass(Iterator[int]):
 class ShardListSampler(_Epochs):
     """Shards in random order, and the samples of each in random order, for one process.
 
-    dataset: a ShardListDataset, or an object with ``lengths``. lengths: the samples of each shard,
-    instead. In epoch 0 the shards keep their order, unless shufflefirst. ``ranges``, ``seed``,
-    ``shufflefirst`` and ``epoch`` may be changed between epochs.
+    dataset: a ShardListDataset, or an object with ``lengths``. lengths: the number of samples of
+    each shard; given instead of dataset. In epoch 0 the shards keep their order, unless
+    shufflefirst. ``ranges``, ``seed``, ``shufflefirst`` and ``epoch`` may be changed between
+    epochs.
     """
 
     def __init__(
@@ -207,13 +210,15 @@ ShardedSampler = ShardListSampler
 class ChunkedSampler(_Epochs):
     """Chunks of consecutive samples in random order, and the samples of each in random order.
 
-    dataset: an object with a length. num_samples: a number of its samples, or (first, one after the
-    last). chunksize: samples per chunk. shuffle=False: in their order. In epoch 0 the chunks keep
-    their order, unless shufflefirst. dslength_per_replica: the result of len(). exact: see the
-    module.
+    dataset: an object with a length.
+    num_samples: how many of its samples to use, or their range: (first, one after the last).
+    chunksize: samples per chunk.
+    shuffle: False keeps the order of the samples. In epoch 0 the chunks keep their order, unless
+        shufflefirst is set.
+    dslength_per_replica: the result of len(). exact: see the module.
 
     ``ranges`` (the chunks), ``seed``, ``shuffle``, ``shufflefirst`` and ``epoch`` may be changed
-    between epochs; the epoch advances after a complete walk.
+    between epochs; the epoch advances after a complete pass.
     """
 
     rank = 0
@@ -404,11 +409,11 @@ class DistributedRangedSampler(_Epochs):
         self.step_start = 0
 
     def set_start(self, start: int) -> None:
-        """Skips this many samples of the next walk, to continue in the middle."""
+        """Skips this many samples of the next pass, to continue in the middle."""
         self.step_start = start
 
     def set_epoch(self, epoch: int) -> None:
-        """Accepts the epoch that training loops set; the order is the same in each."""
+        """Accepts the epoch that training loops set. The order is the same in each epoch."""
 
     def _numbers(self) -> Iterable[int]:
         return self.index

@@ -19,14 +19,14 @@ COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
 
 
 def own_cache_dir() -> str:
-    """The default folder. Other users know its name."""
+    """The default folder. Other users can guess its name, so require_own() checks it."""
     import tempfile
 
     return os.path.join(tempfile.gettempdir(), f"_wids_cache_{os.getuid()}")
 
 
 def isown_cache_dir(folder: str) -> bool:
-    """True for the default folder, whose name other users know."""
+    """True for the default folder; see own_cache_dir()."""
     return folder == own_cache_dir()
 
 

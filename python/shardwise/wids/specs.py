@@ -185,9 +185,9 @@ def resolve_dsdesc(
 ) -> dict[str, Any]:
     """The descriptor with all its shards in ``shardlist``, and their URLs resolved.
 
-    options: replace keys of the descriptor. base: where its relative URLs begin; by default at its
-    ``base``, or at ``home``. An entry of ``datasets`` may hold a shardlist, or name another
-    descriptor by its ``source_url``.
+    options: replace keys of the descriptor. base: the folder to which its relative URLs refer; by
+    default its ``base``, or ``home``. An entry of ``datasets`` may hold a shardlist, or name
+    another descriptor by its ``source_url``.
 
     Raises InvalidArgument, VersionMismatch if its wids_version is not 1, and what reading other
     descriptors raises.

@@ -21,8 +21,8 @@ class ReadStream(io.BytesIO):
 class FieldStream(io.BytesIO):
     """The bytes of a field of a sample, copied at the first access.
 
-    Until then it holds the sample, and so its shard. Reading raises StaleIndex or OSError if the
-    shard was truncated meanwhile. Pickled, it is an io.BytesIO.
+    Until then it keeps the sample alive, and with it the sample's shard. Reading raises StaleIndex
+    or OSError if the shard was truncated meanwhile. Pickled, it is an io.BytesIO.
     """
 
     __slots__ = ("_place", "_sample")

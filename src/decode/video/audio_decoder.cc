@@ -112,8 +112,7 @@ LibavPtr<SwrContext> make_resampler(const AVFrame& like, int sample_rate, int to
                             sample_rate, 0, nullptr);
 #endif
   LibavPtr<SwrContext> resampler(made);
-  // Mixing must not exceed full volume, the same as for integer samples: mono is the mean of two
-  // channels.
+  // Limit mixing to full volume, as for integer samples: e.g. mono is the mean of two channels.
   av_opt_set_double(resampler.get(), "rematrix_maxval", 1.0, 0);
   const int result = resampler ? swr_init(resampler.get()) : AVERROR(EINVAL);
   if (result < 0) throw_libav_failure("the samples cannot be mixed or resampled", result);
@@ -274,7 +273,8 @@ std::optional<std::int64_t> AudioDecoder::number_of(const AVFrame& frame) const 
   return number;
 }
 
-/// Compares the time of frame_ with `expected`, the number that follows from the samples before it.
+/// Compares the time of frame_ with `expected`, the sample number that follows from earlier
+/// samples.
 /// Errors: DecodeFailure if more samples were decoded than fit the times.
 AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
   const Container container = demuxer_.container();
@@ -424,8 +424,8 @@ class AudioDecoder::Taken {
         end_(end),
         values_(static_cast<std::size_t>(decoder.channels_)) {}
 
-  /// Passes `size` samples that begin at `number`, and keeps the requested part. `append` is called
-  /// with a channel's values and the range to keep.
+  /// Receives `size` samples that begin at `number`, and keeps those in [begin, end). Calls
+  /// `append` once per channel, with the range to keep and the values collected so far.
   template <class Append>
   void take(std::int64_t number, std::int64_t size, const Append& append) {
     const std::int64_t from = std::clamp<std::int64_t>(begin_ - number, 0, size);
@@ -465,9 +465,9 @@ class AudioDecoder::Taken {
 };
 
 /// Decodes from frame_, whose first sample is `number`, up to sample `end`. Returns the number of
-/// decoded samples if the sound has ended. Returns nullopt if more samples follow, or after a gap
-/// before `warm_up` samples (see is_cold_). The returned samples are contiguous even if the clock
-/// drifts.
+/// decoded samples if the sound has ended. Returns nullopt if more samples follow, or at a gap
+/// within the first `warm_up` samples (see is_cold_). The returned samples are contiguous even if
+/// the clock drifts.
 std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::int64_t& number,
                                                        Taken* taken, std::int64_t warm_up) {
   is_cold_ = false;

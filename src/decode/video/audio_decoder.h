@@ -14,7 +14,7 @@ namespace shardwise::detail {
 /// Errors: InvalidArgument for an impossible rate or number of channels.
 void require_audio_format(int sample_rate, int channels);
 
-/// Implements AudioReader. The texts of its DecodeFailures do not name the place.
+/// Implements AudioReader. The texts of its DecodeFailures do not say where the bytes come from.
 /// Threads: one at a time.
 class AudioDecoder {
  public:

@@ -398,7 +398,7 @@ std::size_t mpeg_frame_size(std::string_view bytes) noexcept {
       {32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256},
       {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160}};
   constexpr std::size_t kHertz[3] = {44100, 48000, 32000};
-  // MPEG 1; MPEG 2 has half of its sampling rates, MPEG 2.5 a quarter.
+  // The sampling rates of MPEG 1. MPEG 2 has half of these rates, MPEG 2.5 has a quarter of them.
   const bool is_first = version == 3;
   const std::size_t row = is_first ? layer - 1 : layer == 1 ? 3 : 4;
   const auto bits = static_cast<std::size_t>(kKilobits[row][rate - 1]) * 1000;
@@ -433,7 +433,8 @@ bool is_flac_frame(std::string_view bytes) noexcept {
   if (bytes.size() < 16) return false;
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   if (at(0) != 0xFF || (at(1) & 0xFE) != 0xF8 || (at(3) & 1) != 0) return false;
-  // Followed by more bytes of the number, then by the block's size and the rate.
+  // After the first 5 bytes come the rest of the frame's number, the block's size and the sampling
+  // rate.
   std::size_t size = 5;
   for (unsigned bit = 0x40; (at(4) & 0x80) != 0 && (at(4) & bit) != 0; bit >>= 1) ++size;
   const unsigned block = at(2) >> 4, rate = at(2) & 15u;

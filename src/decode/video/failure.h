@@ -8,7 +8,8 @@
 
 namespace shardwise::detail {
 
-/// Calls `work`. Converts a DecodeFailure to a BadField whose text also names the place.
+/// Calls `work`. Converts a DecodeFailure to a BadField whose text also says where the bytes come
+/// from.
 template <class Work>
 auto with_place(std::string_view action, std::string_view where, Work&& work) {
   try {

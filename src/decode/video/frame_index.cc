@@ -100,7 +100,7 @@ FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
     number_packets();
   }
   is_order_sure_ = pass.is_reordered || reordering != Reordering::kPossible;
-  // libav may not know the duration of a frame that is the only one.
+  // libav may not know the duration of a stream's only frame.
   const bool is_alone = num_frames() == 1 && pass.last_duration <= 0;
   find_end(is_alone ? demuxer.stream(stream).duration : pass.last_duration);
 }
@@ -135,8 +135,8 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
   demuxer.read_data(true);
 }
 
-/// Compares the packet's time and header: both say whether its frame is shown before the frame of
-/// the key packet directly before.
+/// Compares the last packet's time with its header: both say whether its frame is shown before the
+/// frame of the latest key packet.
 void FrameIndex::compare_with_key(Header& header, Pass& pass) {
   Packet& packet = packets_.back();
   using Needed = PacketHeaders::Needed;

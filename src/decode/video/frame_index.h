@@ -98,8 +98,10 @@ class FrameIndex {
     PacketHeaders::Needed needed{};    ///< headers that are needed for packets after `key`
     /// Equals `key` if H.264 does not reset its decoder at that packet.
     std::optional<std::size_t> open_key = {};
-    std::optional<std::size_t> open_before = {};  ///< the same for the key packet before `key`
-    /// Key packets with a leading frame whose time is later.
+    std::optional<std::size_t> open_before =
+        {};  ///< like open_key, for the key packet before `key`
+    /// Key packets followed by a frame that its header calls leading, but whose time is after the
+    /// key frame's.
     std::vector<std::size_t> unsure_keys = {};
     /// Time of the last key frame.
     std::int64_t key_pts = std::numeric_limits<std::int64_t>::min();

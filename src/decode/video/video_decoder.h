@@ -13,7 +13,7 @@
 
 namespace shardwise::detail {
 
-/// Implements VideoReader. The texts of its DecodeFailures do not name the place.
+/// Implements VideoReader. The texts of its DecodeFailures do not say where the bytes come from.
 /// Threads: one at a time.
 class VideoDecoder {
  public:
