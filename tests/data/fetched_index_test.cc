@@ -286,7 +286,7 @@ TEST_F(FetchedIndexTest, WrongFilesAreErrorsThatSayWhatToDo) {
   const std::string idx = path_of("train.idx"), table = table_path();
   const std::string catalogue = read_file(index_path());
   const std::string bytes = read_file(data() + "/" + table_name());
-  // The table of another index under the name of this one's.
+  // Another index, whose table is then served under the name of this index's table.
   write_shard(0, "other");
   build_index(dir_ / "other.idx", {data() + "/" + shard_name(0)});
   std::string other_table;
@@ -652,7 +652,7 @@ TEST_F(FetchedIndexTest, ADamagedCopyIsFetchedAgain) {
               AllOf(HasSubstr("damaged"), HasSubstr(url()),
                     HasSubstr("without IndexCacheOptions::offline")));
   open();
-  // Without an origin, a worker that needs this version fetches the index, too.
+  // If origin.json is damaged, the index is fetched again, even if the job requires this version.
   Dataset::Options wanted = options();
   wanted.index_cache.fingerprint = open().fingerprint();
   for (const auto& how : {options(), wanted}) {

@@ -256,7 +256,8 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
               testing::AllOf(HasSubstr("needs up to"),
                              HasSubstr("(" + human_count(4 * shard_bytes_) + " bytes)"),
                              HasSubstr("smaller window"), HasSubstr("larger cache")));
-  // Several ranks each have a window, which cannot be smaller.
+  // Each of several ranks needs the shards of its own window. A window of one shard cannot be made
+  // smaller, so the warning only suggests a larger cache.
   const auto shared =
       Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(30))});
   const auto ranks =

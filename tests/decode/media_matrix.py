@@ -703,7 +703,8 @@ def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.R
         got = len(clip) // channels
         if not tally.judge(name, got == length, f"{got} samples, not {length}"):
             return
-        # The same decoder with the same start gives bit-identical samples for every codec.
+        # Both decode from the start with the same decoder, which gives bit-identical samples for
+        # every codec.
         if not tally.judge(name, is_like(clip, samples, 0, channels, 0, 0), "the whole"):
             return
     for i in range(reads):

@@ -411,7 +411,7 @@ TEST(CheckpointFileTest, ASignalEndsTheReadingOfALargeOne) {
   ::raise(SIGUSR1);
   EXPECT_THROW(static_cast<void>(large.read()), Cancelled);
   EXPECT_TRUE(small.read()) << "it takes no time";
-  large.write(checkpoint);  // ranks that stop must still be able to write a checkpoint
+  large.write(checkpoint);  // a signal must not prevent the last checkpoint
   EXPECT_TRUE(CheckpointFile(dir / "large.pt", ProcessGroup()).read());
 }
 
@@ -429,7 +429,7 @@ TEST(CheckpointFileTest, AWriterThatWasKilledAnywhereLeavesAWholeOne) {
   EXPECT_EQ(same.step(), 2);
   same.write(3);
   EXPECT_EQ(Kept(dir / "run.pt.1").step(), 2);
-  fs::remove(dir / "run.pt");  // as on a file system without hard links
+  fs::remove(dir / "run.pt");  // a state that occurs on file systems without hard links
   EXPECT_EQ(Kept(dir / "run.pt").step(), 2);
   EXPECT_THAT(dir.list(), ElementsAre("run.pt.1"));
 }

@@ -567,8 +567,9 @@ class LengthChain : public test::LoaderChain {
     return before;
   }
 
-  /// Whether all samples of the windows before a token are held over. Such a token is only forged:
-  /// a loader's token before the first batch has position 0.
+  /// Returns true if all samples of the windows before a token are held over, so that no batch is
+  /// before it. Only a forged token is like this: a loader's token before the first batch has
+  /// position 0.
   bool is_before_all_batches(const ResumeToken& token) {
     const std::uint64_t was_at = epoch_;
     make_epoch(token.epoch);

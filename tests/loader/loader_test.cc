@@ -185,8 +185,8 @@ T& given(std::optional<T>& option) {
   return *(option = T{});
 }
 
-/// Returns options that differ from each other in one option each: all options that must be equal
-/// on all ranks.
+/// Returns, for each option that must be equal on all ranks, a set of options in which only this
+/// option is not the default.
 std::vector<Loader::Options> one_option_each() {
   std::vector<Loader::Options> all;
   const auto add = [&](auto&& change) { change(all.emplace_back()); };

@@ -235,8 +235,8 @@ TEST(MixtureDrawsTest, BoundsTheSlotsOfARangeOfDraws) {
   }
 }
 
-/// Returns the difference of the sum of (count - expected)^2 / expected to the number of degrees of
-/// freedom, in standard deviations.
+/// Returns by how many standard deviations chi-square, the sum of (count - expected)^2 / expected,
+/// exceeds its mean. The mean is the number of degrees of freedom.
 double chi_square_z(const std::vector<std::uint64_t>& counts, double expected, double freedom) {
   double sum = 0;
   for (const std::uint64_t count : counts) {

@@ -217,8 +217,9 @@ Samples plain_run(const Mixture& mixture, const SampleSet& samples, std::uint64_
   return run;
 }
 
-/// Checks that the first `end` samples of a run are, for each data set, whole passes and a
-/// remainder, as `progress` says. Positions from the last border of a block on are not checked.
+/// Checks that `progress` describes the first `end` samples of a run: the number of samples of each
+/// data set, as whole passes and a remainder. If `end` is a border of a block, also checks that the
+/// counts of a data set's samples differ by at most 1.
 void expect_exact_passes(const Mixture& mixture, const Samples& run, std::uint64_t end,
                          const std::vector<ResumeToken::Progress>& progress) {
   std::map<std::uint64_t, std::uint64_t> times;
@@ -335,7 +336,7 @@ TEST(MixtureScheduleTest, GoldenScheduleNeverChanges) {
             (Samples{483, 47, 280, 372, 43, 312, 287, 176, 145, 465, 70, 223, 536, 125, 150, 304}));
 }
 
-// A run whose weights change when it resumes, on other ranks, at any point.
+// Tests of runs that resume with other weights and other numbers of ranks, at any point.
 
 Order with_weights(const Weights& weights, std::uint64_t epoch_size = 777) {
   return {.seed = 9, .kind = mixture_of({500, 41}, {{0, weights}}), .epoch_size = epoch_size};
@@ -369,7 +370,8 @@ TEST(MixtureScheduleTest, WeightsMayChangeWithinAnEpochAndNoPlaceIsLost) {
   audit.add(test::of_all_ranks(second));
   EXPECT_TRUE(audit.verdict(second.expectation()).proven);
 
-  // A later run needs only its own weights, and no permission.
+  // After the change, a run resumes with the new weights alone, without the schedule and without
+  // kAllow.
   const ResumeToken later = second.token_after(second.steps());
   EXPECT_TRUE(later.history.empty());
   MixtureSampler third(samples, with_weights({1, 3}), {.world_size = 3});

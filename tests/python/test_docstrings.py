@@ -77,7 +77,8 @@ def is_docstring(node: ast.AST | None) -> bool:
 
 
 def undocumented(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
-    """The classes, functions, properties and fields whose names have no underscore, and without a docstring."""
+    """Yields public classes, functions, properties and fields (no leading underscore) that lack a
+    docstring."""
     for node, after in itertools.zip_longest(body, body[1:]):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
             marks = {ast.unparse(mark).split(".")[-1] for mark in node.decorator_list}

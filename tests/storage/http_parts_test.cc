@@ -181,7 +181,7 @@ TEST_F(RedirectedPartsTest, ARefusedRedirectIsFoundAgain) {
   EXPECT_EQ(num_resolved(), 4);
   fetch_all(60);
   EXPECT_EQ(num_resolved(), 4);
-  // Parts do not retry: they are left to fetch().
+  // A part that fails is not retried. Its bytes are left for fetch().
   serve("/moved", {.statuses = std::vector<int>(1000, 403)});
   fetch_all(40);
   serve("/moved", {.body = bodies_[1]});

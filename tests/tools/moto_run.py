@@ -190,7 +190,8 @@ with tempfile.TemporaryDirectory() as folder:
           f"{seconds:.2f} s")
     check(Proxy.pages == KEYS // 1000, f"{Proxy.pages} pages")
 
-    # A data set is one URL: an index of local files is uploaded to the folder of their copies.
+    # A data set can be used by one URL: an index of local files is uploaded to the same folder as
+    # the shards.
     local = f"{folder}/local"
     os.mkdir(local)
     for number in range(SHARDS):

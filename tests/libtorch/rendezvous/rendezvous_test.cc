@@ -43,7 +43,7 @@ MeetingPoint point_at(std::vector<std::uint16_t> ports, const std::string& job =
   return {.address = "127.0.0.1", .ports = std::move(ports), .job = job};
 }
 
-/// Longer than any machine needs: if the test passes, the result does not depend on it.
+/// A timeout that no passing test reaches, even on a slow machine.
 constexpr milliseconds kLong{120'000};
 
 Rendezvous::Options options_of(int rank, int world_size, const MeetingPoint& point) {
@@ -259,7 +259,7 @@ TEST(RendezvousTest, RanksOfAnotherJobAreRefusedAndTheJobGoesOn) {
       const std::string text = test::error_text([&] { Rendezvous meeting(options); });
       return text;
     }
-    // Rank 1 starts after the stranger has connected.
+    // Rank 1 starts after the other job's rank has connected.
     if (i == 1) std::this_thread::sleep_for(milliseconds(1200));
     Rendezvous meeting(options_of(i, 2, point_at(ports, "this")));
     meeting.finish();

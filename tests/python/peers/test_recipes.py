@@ -94,7 +94,8 @@ RECIPES = {
 
 
 MIXED = {"tokens", "schedule"}
-"""Recipes with a mixture, whose epochs are those of its data sets."""
+"""Recipes that read a mixture. Its epochs may deliver a sample of a data set several times, or not
+at all."""
 
 
 def run(recipe: str, ranks: int, folder: Path, seen: Path, *arguments: Any) -> str:
@@ -111,7 +112,7 @@ def run(recipe: str, ranks: int, folder: Path, seen: Path, *arguments: Any) -> s
 
 
 def counts_of(*prefixes: Path) -> dict[int, Counter[int]]:
-    """How often all ranks together were given each sample, by epoch."""
+    """Returns how often all ranks together were given each sample, by epoch."""
     counts: dict[int, Counter[int]] = {}
     for prefix in prefixes:
         for path in prefix.parent.glob(f"{prefix.name}-*.json"):
