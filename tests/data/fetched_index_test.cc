@@ -105,7 +105,8 @@ class FetchedIndexTest : public ::testing::Test {
   }
   Dataset open(const std::string& at) { return Dataset::open(at, options()); }
   Dataset open() { return open(url()); }
-  /// Returns the names of the files in the index's folder, without the name of the URL.
+  /// Returns the names of the files of copied indexes, without their folders, which are named after
+  /// URLs.
   std::vector<std::string> kept() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(folder())) {

@@ -94,7 +94,8 @@ TEST_F(RemoteDatasetTest, WhatCannotBeReadPastTheCacheTakesHalfTheBudgetBesideIt
     const std::uint64_t budget = 8 * shard_bytes_;
     const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
     const SmallCacheRun run = run_in_small_cache(data, dir_ / "cache");
-    // Plus one shard that is being fetched, and the compressed originals of two.
+    // In addition to the budget and half of it: one shard that is being fetched, and two compressed
+    // originals.
     EXPECT_LE(run.most_bytes, budget + budget / 2 + 2 * shard_bytes_);
     EXPECT_GT(run.most_bytes, budget);
   }

@@ -72,7 +72,7 @@ TEST(PublicFaceTest, EachHeaderIsOnOnePage) {
       pages_of[header].push_back(page);
     }
   }
-  for (const std::string& page : kPages) pages_of.erase(page);  // these include each other
+  for (const std::string& page : kPages) pages_of.erase(page);  // a page may include another page
   for (const std::string& header : public_headers()) {
     EXPECT_THAT(pages_of[header], testing::SizeIs(1))
         << header << ": put it on a page, or into src if no user needs it";

@@ -293,7 +293,7 @@ TEST(CheckpointTest, StateOfAnotherTypeIsNamed) {
   EXPECT_EQ(saved.integer("epoch"), 3);
 }
 
-/// A checkpoint file, with the text of the last refusal to read it.
+/// A checkpoint file, and the text of the error if its last read was refused.
 struct Kept {
   explicit Kept(const std::string& path, int keep = 2)
       : file(path, ProcessGroup(), {.keep = keep, .on_refused = [this](const std::string& why) {

@@ -346,7 +346,8 @@ void out_of_step(const Arguments& arguments) {
   }
 }
 
-/// contract OUT INDEX OTHER: settings that must be equal on all ranks differ.
+/// contract OUT INDEX OTHER: one rank has another value of a setting that must be equal on all
+/// ranks.
 void contract(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const bool odd = group.rank() == 2;
@@ -373,7 +374,7 @@ void contract(const Arguments& arguments) {
   REQUIRE(group.all_reduce(std::int64_t{1}) == group.world_size());
 }
 
-/// report OUT: three ranks that spent their time in an epoch differently.
+/// report OUT: three ranks report an epoch, in which each spent its time in another way.
 void report(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   using std::chrono::milliseconds;

@@ -164,8 +164,8 @@ class LengthChain : public test::LoaderChain {
   }
 
  private:
-  /// A window of the current epoch. Its batches contain numbers in the window. A sample that was
-  /// held over to the window has a negative number, modulo 2^64.
+  /// A window of the current epoch. In its batches, a sample is its number in the window. A sample
+  /// that was held over from an earlier window has a negative number, modulo 2^64.
   struct Window {
     std::uint64_t first = 0;  // position of the window's first sample
     std::vector<PlacedBatch> batches;
@@ -695,15 +695,15 @@ class LengthChain : public test::LoaderChain {
   std::vector<std::string> group_keys_;     // by the number of the group
   std::vector<std::uint64_t> group_sizes_;  // batch sizes
   std::uint64_t batch_size_ = 1;
-  std::vector<std::uint64_t> lengths_;  // lengths by the rule, by sample
+  std::vector<std::uint64_t> lengths_;  // each sample's length, as the rule measures it
 
   std::uint64_t epoch_ = 0;
   std::vector<std::uint64_t> samples_at_;  // sample at each position
   std::vector<Window> windows_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> dealt_;  // (window, number of its batch)
-  std::uint64_t first_ = 0;  // batches before the loaders were made or moved
-  SkipList skip_;            // the skip list since then
-  Ledger delivered_before_;  // deliveries of this epoch before that
+  std::uint64_t first_ = 0;  // number of the epoch's first batch for these loaders
+  SkipList skip_;            // the skip list from that batch on
+  Ledger delivered_before_;  // deliveries of this epoch before that batch
 };
 
 // The example in docs/formats/length-batches.md.

@@ -24,7 +24,7 @@ using test::one_batch;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Makes one row. Returns its bytes, or the code of the error.
+/// The result of make(): the bytes of the row that a column makes of a sample, or the error.
 struct Made {
   std::string bytes;
   std::optional<ErrorCode> error;

@@ -37,7 +37,7 @@ using test::sorted;
 
 enum class Family { kExact, kMixture, kResampled };
 
-/// Entries for a skip list, one after another.
+/// Entries to add to a skip list, in this order.
 struct Entries {
   struct Range {
     std::uint64_t epoch, begin, end;

@@ -100,7 +100,7 @@ PACKAGE = Path(shardwise.__file__).parent
 )
 def test_all_that_is_public_has_a_docstring(path: str) -> None:
     body = ast.parse((PACKAGE / path).read_text()).body
-    if path.endswith(".pyi"):  # of the extension, users see some classes; the others are their parts
+    if path.endswith(".pyi"):  # users see only these classes of the extension
         seen = {*shardwise.__all__, "Column", "SampleIterator"}
         body = [node for node in body if isinstance(node, ast.ClassDef) and node.name in seen]
         body = [node for node in body if node.name != "Loader"]

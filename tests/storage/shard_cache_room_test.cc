@@ -36,7 +36,7 @@ class ShardCacheRoomTest : public test::ServedShardsTest {
  protected:
   ShardCacheRoomTest() : ServedShardsTest(kShardBytes) {}
 
-  /// Returns the bytes that the cache's ledger counts; nullopt if it is in doubt.
+  /// Returns the bytes that the cache's ledger counts; nullopt if the ledger is marked as doubtful.
   std::optional<std::uint64_t> counted_bytes() const {
     const auto of = directory();
     return detail::CacheLedger(of).read().used_bytes;

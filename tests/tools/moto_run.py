@@ -3,9 +3,9 @@
     moto_run.py SHARDWISE     exit code 77: the Python package moto[server] 5.2.5 or newer is not
                               installed (older versions check signatures against a decoded query)
 
-A proxy before moto issues keys, like the service for containers. Like S3, it refuses requests whose
-token has expired (ExpiredToken). moto checks the signatures of all other requests. The bucket also
-has 10,000 other objects, so that listings are long."""
+A proxy in front of moto issues keys, like the service that AWS has for containers. Like S3, the
+proxy refuses requests whose token has expired (ExpiredToken). moto checks the signatures of all
+other requests. The bucket also has 10,000 other objects, so that listings are long."""
 import io
 import json
 import os

@@ -353,7 +353,8 @@ TEST(RendezvousTest, WhoIsWaitedForIsToldWithTheHostWhereRanksArePlacedInBlocks)
 }
 
 TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
-  // In each phase: while looking for rank 0, while waiting for other ranks, while connecting.
+  // The rank is interrupted in each phase: while it looks for rank 0, waits for other ranks, or
+  // connects.
   const auto ports = free_ports(1);
   {
     std::atomic<bool> cancel{true};
