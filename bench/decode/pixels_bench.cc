@@ -133,7 +133,7 @@ bool choose_target(benchmark::State& state) {
     state.SkipWithError("the machine has no such instruction set");
     return false;
   }
-  // Highway numbers its targets from the best one up.
+  // Highway's best target has the lowest number.
   auto sorted = targets;
   std::sort(sorted.begin(), sorted.end());
   hwy::SetSupportedTargetsForTest(sorted[number]);

@@ -90,8 +90,8 @@ class RangeAheadTest : public test::RemoteDatasetTest {
     for (std::uint64_t& number : numbers) number = dice.below(std::uint64_t{kShards} * kSamples);
     return numbers;
   }
-  /// Returns how many requests these samples may take: gaps of up to 64 KiB between samples are
-  /// fetched with them. From a fast store larger gaps are fetched too, which takes fewer requests.
+  /// Returns the largest number of requests that reading these samples may take. One request reads
+  /// samples with gaps of up to 64 KiB between them. From a fast store it also spans larger gaps.
   int max_requests(std::span<const std::uint64_t> numbers) const {
     const std::uint64_t max_distance = (std::uint64_t{64} << 10) * kSamples / shard_bytes_;
     int count = 0;

@@ -46,7 +46,7 @@ def ffmpeg(*words: object) -> bytes:
 # ---------------------------------------------------------------------------------- changed bytes
 
 def renamed_box(path: Path, box: bytes) -> None:
-    """Hides this table of an MP4 by renaming its box, because readers skip unknown boxes."""
+    """Hides a table of an MP4 by renaming its box: readers skip boxes with unknown names."""
     data = path.read_bytes()
     if box not in data:
         raise Unmade(f"{path} has no {box!r}")

@@ -25,7 +25,7 @@ using test::read;
 using test::shown;
 using testing::HasSubstr;
 
-/// Hides this table of an MP4 by renaming its box, because readers skip unknown boxes.
+/// Hides a table of an MP4 by renaming its box: readers skip boxes with unknown names.
 std::string without_box(std::string mp4, const std::string& box) {
   const std::size_t at = mp4.find(box);
   if (at == mp4.npos) throw std::runtime_error("there is no " + box);
@@ -497,7 +497,7 @@ std::string with_other_half(std::string bytes, std::string_view from, std::strin
 }
 
 TEST(VideoReaderTest, OfTwoJoinedStreamsFramesAreThoseOfOneDecoder) {
-  // MPEG-4 names its encoder, which affects decoding.
+  // An MPEG-4 stream contains the name of its encoder, which affects decoding.
   const std::string mpeg4 = encode_video({.container = "matroska",
                                           .moves = true,
                                           .codec_options = {{"flags", "-global_header-bitexact"}}});

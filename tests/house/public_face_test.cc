@@ -1,6 +1,6 @@
 // Checks that shardwise.h and advanced.h include all public headers (for videos video.h, for
 // LibTorch libtorch.h and libtorch/advanced.h), and that these define only the types in
-// public_types.txt. A type becomes public only by a decision. All other types are in src.
+// public_types.txt. To make a type public, add it to that list. All other types are in src.
 #include <filesystem>
 #include <map>
 #include <regex>

@@ -1,4 +1,4 @@
-// Cases in which ranks meet, and in which ranks are lost.
+// Cases in which ranks connect to each other, and in which ranks are lost.
 
 #include <torch/torch.h>
 #include <unistd.h>

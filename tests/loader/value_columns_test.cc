@@ -289,7 +289,7 @@ TEST(ValueColumnsTest, MetadataOfAViewAndOfAMixtureIsThatOfTheSample) {
   std::vector<test::Fields> samples;
   for (int i = 0; i < 50; ++i) samples.push_back({{"cls", std::to_string(i)}});
   const Dataset data = indexed(dir, samples, {"cls"});
-  const Dataset more = indexed(other, samples, {"x=cls", "cls"});  // in another place
+  const Dataset more = indexed(other, samples, {"x=cls", "cls"});  // cls is not the first column
   const MixedDataset mixed({data.where("cls % 3 = 1"), more.where("cls > 40")});
   Loader loader(mixed, {.columns = {columns::metadata("cls"), columns::integer("cls").named("own")},
                         .order = {.seed = 5},

@@ -189,8 +189,8 @@ ds = shardwise.open(sys.argv[1])
 
 
 def python_path(*folders: Path) -> str:
-    """Returns the PYTHONPATH of a process that imports from these folders, and from where this
-    process does."""
+    """Returns the PYTHONPATH of a process that can import from these folders, and everything that
+    this process can import."""
     package = Path(shardwise.__file__).parents[1]
     return os.pathsep.join([*map(str, folders), str(package), *sys.path[1:]])
 

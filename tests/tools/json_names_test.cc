@@ -1,4 +1,4 @@
-// The JSON of all commands: a name has one type and one meaning.
+// Tests the JSON of all commands: a name must have one type and one meaning.
 
 #include "json_names.h"
 

@@ -143,8 +143,8 @@ server.start()
 host, port = server.get_host_and_port()
 moto = f"http://{host}:{port}"
 iam = boto3.client("iam", endpoint_url=moto)
-# moto accepts two calls without credentials. The objects are created directly in moto, without
-# calls.
+# moto accepts the first two calls without credentials: these two. Objects are put into moto's
+# storage directly, because further calls would need credentials.
 role = iam.create_role(RoleName="reader", AssumeRolePolicyDocument=POLICY)["Role"]["Arn"]
 iam.put_role_policy(RoleName="reader", PolicyName="p", PolicyDocument=POLICY)
 s3 = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]

@@ -360,7 +360,7 @@ TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
     std::atomic<bool> cancel{true};
     auto options = options_of(1, 2, point_at(ports));
     options.cancel = &cancel;
-    std::vector<std::string> notices;  // a notice says why it does not end at once
+    std::vector<std::string> notices;  // say why the rank does not end at once
     options.notice = [&](const std::string& text) { notices.push_back(text); };
     EXPECT_EQ(test::error_code([&] { Rendezvous meeting(options); }), ErrorCode::kCancelled);
     EXPECT_THAT(notices, ElementsAre(AllOf(HasSubstr("interrupted; "),
