@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ElementTree
 
 
 def outcome_of(case):
-    """Returns "passed", "failed" or "skipped" for a <testcase>, and the reason if it was skipped."""
+    """Returns "passed", "failed" or "skipped" for a <testcase>, and the reason if skipped."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed", ""
     skipped = case.find("skipped")

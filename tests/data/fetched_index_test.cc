@@ -188,7 +188,8 @@ TEST_F(FetchedIndexTest, OfTwoVersionsWithOneFingerprintTheCurrentOneIsOpened) {
   const std::string fingerprint = to_string(open().fingerprint());
   Dataset::Options wanted = options();
   wanted.index_cache.fingerprint = open().fingerprint();
-  // Twice, because a folder may be listed in any order.
+  // Each of the two versions is the current one once, because their folder may be listed in any
+  // order.
   for (const bool has_column : {true, false}) {
     build_index(index_path(), shards_in(data()),
                 {.content = {.columns = {has_column ? std::vector<Index::Column>{{"txt", "txt", ""}}

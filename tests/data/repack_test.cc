@@ -221,7 +221,7 @@ TEST(RepackTest, AKilledCallIsContinuedOnlyByTheSameCall) {
       options.restart = dice.one_in(3);
       options.threads = static_cast<unsigned>(dice.below(3));
       static int left = 0;
-      left = static_cast<int>(dice.below(30));  // 0 kills nobody
+      left = static_cast<int>(dice.below(30));  // 0 means that nothing is killed
       const std::vector<std::string> before =
           std::filesystem::exists(folder) ? bytes_of(folder) : std::vector<std::string>();
       const std::string end = test::in_child([&]() -> std::string {

@@ -173,7 +173,7 @@ TEST(CheckpointTest, WhatAnotherVersionOfLibTorchWroteIsRead) {
     EXPECT_EQ(file->text("text"), "a text");
     EXPECT_EQ(file->integer("integer"), -7);
     EXPECT_EQ(file->number("number"), 0.1);
-    // Values loaded from the file, and put into another checkpoint, are the same.
+    // Values that are loaded from the file and put into another checkpoint must stay the same.
     Net net;
     torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(0.5).amsgrad(true));
     file->load("model", *net);

@@ -100,7 +100,8 @@ struct Decoder {
   std::atomic<bool> is_released{false};
 };
 
-/// Trains a row of numbers with integer gradients, so that sums are equal on any number of ranks.
+/// Trains a vector of weights with integer gradients, so that sums are equal on any number of
+/// ranks.
 class Trainer {
  public:
   Trainer(const Dataset& data, const sl::ProcessGroup& group, const std::string& path,

@@ -335,7 +335,7 @@ class LengthChain : public test::LoaderChain {
   std::string sample_key(std::uint64_t sample) const override { return samples_[sample].key; }
   std::uint64_t sample_at(std::uint64_t position) const { return samples_at_[position]; }
 
-  /// Moves the model to a number of batches in an epoch.
+  /// Moves the model to the point after the first `first` batches of an epoch.
   void move_to(std::uint64_t epoch, std::uint64_t first, Ledger ledger) {
     make_epoch(epoch);
     first_ = first;

@@ -154,7 +154,7 @@ class LoaderChain {
     ++tally_["worlds"];
   }
 
-  /// Begins at a point with these earlier deliveries of the epoch.
+  /// Begins a piece of an epoch. `ledger` has the epoch's earlier deliveries.
   void begin_piece(Ledger ledger) {
     ledger_ = std::move(ledger);
     is_stopped_ = false;

@@ -444,7 +444,8 @@ TEST(LoaderTest, MemoryIsUsedAgainAndABatchMayOutliveItsLoader) {
   EXPECT_EQ(memory->held, 0);
 }
 
-/// Loads quick batches of one row until more than `enough` are in flight, at most for `epochs`.
+/// Loads quick batches of one row until more than `enough` are in flight, but at most `epochs`
+/// epochs.
 /// @return  the largest number of batches in flight.
 std::uint64_t most_in_flight(const Dataset& data, const Loader::Options& options,
                              std::uint64_t enough, std::uint64_t epochs) {

@@ -335,7 +335,7 @@ def test_an_order_that_changes_in_the_middle_of_a_pass_is_refused(
     for part in ("epoch 1 ", "23 of 103 samples of data set 0, ", "14 of 37 samples of data set 1"):
         assert part in said
     assert after.epoch == 0
-    for weights in ([0.9, 0.1], [0.5, 0.5]):  # other weights go on with the passes
+    for weights in ([0.9, 0.1], [0.5, 0.5]):  # a resume with other weights continues the passes
         same = loader(weights)
         same.load_state_dict(state, allow_changes=True)
         assert same.epoch == 1

@@ -126,7 +126,8 @@ TEST(RendezvousTest, RanksOfOneHostMeetAtAnyLoopbackAddress) {
   EXPECT_THAT(results, testing::Each(testing::StartsWith("127.0.")));
 }
 
-// MASTER_ADDR may be forwarded to rank 0's machine, or be wrong: rank 0 cannot know.
+// Connections to MASTER_ADDR may be forwarded to rank 0's machine, or MASTER_ADDR may be wrong.
+// Rank 0 cannot know which.
 TEST(RendezvousTest, RankZeroElsewhereThanMasterAddrSaysAtOnceWhereItListens) {
   const MeetingPoint forwarded = point_at(free_ports(1));
   MeetingPoint named = forwarded;

@@ -138,7 +138,7 @@ def test_a_recipe_continues_where_it_was_stopped(name: str, data: Path, tmp_path
         str(epoch) for epoch in range(before // recipe.samples, 2)
     ]
     for count in counts.values():
-        assert abs(sum(count.values()) - recipe.samples) <= (name == "clip")  # which drops a rest
+        assert abs(sum(count.values()) - recipe.samples) <= (name == "clip")  # clip may drop a rest
         assert name in MIXED or set(count.values()) == {1}
     if name in MIXED:  # each document of a corpus comes before any comes again
         for first_number in range(0, recipe.samples, NUM_SAMPLES):
@@ -159,7 +159,7 @@ def test_the_weights_of_a_schedule_change_when_it_resumes(data: Path, tmp_path: 
         times = [both[number] for number in range(part * NUM_SAMPLES, (part + 1) * NUM_SAMPLES)]
         assert sum(times) == int(passes) * NUM_SAMPLES + int(remainder) > 0
         assert max(times) - min(times) <= 2
-    assert sum(both[number] for number in range(NUM_SAMPLES)) == 512  # the block in which it stopped
+    assert sum(both[number] for number in range(NUM_SAMPLES)) == 512  # a whole number of blocks
 
 
 @pytest.mark.parametrize("name", ["buckets", "img2dataset", "schedule"])

@@ -428,7 +428,7 @@ def test_set_epoch_keeps_the_place_of_a_loaded_state(url: str, workers: int) -> 
         made.set_epoch(1)
         rest = [numbers(keys) for keys, _ in made]
         assert sorted(sum(before + rest, [])) == list(range(NUM_SAMPLES))
-        made.set_epoch(1)  # the pass was begun: now it is a new one
+        made.set_epoch(1)  # the pass had begun, so this begins a new one
         assert sorted(sum((numbers(keys) for keys, _ in made), [])) == list(range(NUM_SAMPLES))
 
 
