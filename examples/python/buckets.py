@@ -7,7 +7,7 @@
 The index needs the metadata columns width and height, as img2dataset.py makes them, and samples the fields jpg
 and json. Without an index, the program first makes up some pictures.
 Exact: each picture comes once in an epoch, and no picture is padded. Ranks have equally many steps. Batches are
-full, except at the end of an epoch: samples that do not fill a batch are held over to the next window.
+full, except some at the end of an epoch: samples that do not fill a batch are held over to the next window.
 Resume: the checkpoint holds the loader's state, which is valid for another number of ranks.
 """
 
