@@ -1,5 +1,5 @@
 // Builds an index that contains the class of each sample, queries it with SQL, and reads the
-// samples of one class in an exact epoch of their own.
+// samples of one class in an exact epoch over these samples only.
 //
 //     select_by_sql INDEX CLASS SHARD...       for example: select_by_sql train.idx 7 data/*.tar
 //

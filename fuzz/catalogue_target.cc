@@ -4,7 +4,7 @@
 namespace shardwise::fuzz {
 namespace {
 
-/// Edits values; the bytes of an input select the edits. At the end of the input, values are
+/// Edits values. The bytes of an input select the edits. Once all bytes are used, values stay
 /// unchanged.
 class Edits {
  public:

@@ -4,7 +4,7 @@
 
 namespace shardwise::fuzz {
 
-/// While it lives, counts this thread's allocations from malloc(), including those of the image
+/// Counts this thread's allocations from malloc() while it exists, including those of the image
 /// libraries. Only one object may exist at a time.
 class CountedMemory {
  public:

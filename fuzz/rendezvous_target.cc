@@ -11,7 +11,8 @@ using detail::MessageReader;
 using detail::MessageWriter;
 using detail::Record;
 
-/// Tests that a parsed record is serialized to the same bytes, and that two copies of it agree.
+/// Tests that a parsed record is serialized to the same bytes, and that it is compatible with a
+/// copy of itself.
 void check_record(std::string_view bytes) {
   const auto record = detail::record_from(bytes);
   if (!record) return;

@@ -28,9 +28,11 @@ using Target = void (*)(std::string_view input);
 /// Reads an archive by strict and lenient scans, each directly and through libarchive. If bit 0 of
 /// byte 0 is set, the headers' checksums are corrected first.
 void scan_tar_target(std::string_view input);
-/// Scans an archive and its SparseTarImage, which is used for compressed archives. Bits of byte 0:
-/// bit 0 corrects the headers' checksums first, bit 1 skips members' data, and bit 2 keeps some of
-/// it. Bits 3 to 5 set the size of the pieces in which the bytes are passed.
+/// Scans an archive and its SparseTarImage, which is used for compressed archives. The bits of byte
+/// 0 are options:
+/// - Bit 0 corrects the headers' checksums first.
+/// - Bit 1 skips members' data, and bit 2 keeps some of it.
+/// - Bits 3 to 5 set the size of the pieces in which the bytes are passed.
 void sparse_tar_image_target(std::string_view input);
 /// Reads an offset table or a segment. Byte 0 modulo 4 selects the input:
 /// - 0 is a segment.
@@ -64,17 +66,21 @@ void checkpoint_target(std::string_view input);
 void rendezvous_target(std::string_view input);
 /// Decodes an array: a .npy file if bit 0 of byte 0 is clear, otherwise array "a" of a .npz file.
 void array_target(std::string_view input);
-/// Decodes an image as a whole, a part of it, and scaled. Bits of byte 0: bit 0 selects strict
-/// decoding, bit 1 applies the Exif orientation, and bits 2 to 4 set the scale. Byte 1 sets the
-/// corner of the part.
+/// Decodes an image as a whole, decodes a part of it, and decodes it at another scale. The bits of
+/// byte 0 are options:
+/// - Bit 0 selects strict decoding.
+/// - Bit 1 applies the Exif orientation.
+/// - Bits 2 to 4 set the scale.
+/// Byte 1 sets the corner of the part.
 void image_target(std::string_view input);
 
 /// Decodes and resizes an image, and counts the memory for it. The control bits are those of
 /// image_target() without the scale. Bit 2 of byte 0 selects the bicubic filter.
 void image_memory_target(std::string_view input);
 
-/// Reads a video or a sound. It exists only in builds with shardwise::video. Byte 0 modulo 4: 0
-/// reads a video, 1 video and sound, 2 a sound, 3 a sound that is mixed and resampled.
+/// Reads a video or a sound. This target exists only in builds with shardwise::video. Byte 0 modulo
+/// 4 selects what is read: 0 means a video, 1 video and sound, 2 a sound, and 3 a sound that is
+/// mixed and resampled.
 void media_target(std::string_view input);
 
 struct NamedTarget {

@@ -1,4 +1,4 @@
-"""Sums up a run of ctest by cases: which failed, which were skipped and why, and how many passed.
+"""Sums up a run of ctest by test cases: which failed, which were skipped and why, how many passed.
 
     python3 tests/summary.py build-test/results
 
@@ -15,7 +15,7 @@ import xml.etree.ElementTree as ElementTree
 
 
 def outcome_of(case):
-    """"passed", "failed" or "skipped" of one <testcase>, and the reason for a skip."""
+    """Returns "passed", "failed" or "skipped" for a <testcase>, and the reason if skipped."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed", ""
     skipped = case.find("skipped")
@@ -27,22 +27,22 @@ def outcome_of(case):
 
 
 def cases_of(file):
-    """(name, outcome, reason) of each case that a GoogleTest or pytest process ran."""
+    """Yields (name, outcome, reason) of each case that a GoogleTest or pytest process ran."""
     for case in ElementTree.parse(file).iter("testcase"):
         if case.get("status") == "notrun" or case.get("result") == "suppressed":
-            continue  # another shard's, or filtered out
+            continue  # runs in another of the program's ctest tests, or was filtered out
         name = f"{case.get('classname')}.{case.get('name')}"
         yield name, *outcome_of(case)
 
 
 def reason_in(output):
-    """The line of a skipped ctest test that says why."""
+    """Returns the output line in which a skipped ctest test says why."""
     lines = [line.strip() for line in (output or "").splitlines() if line.strip()]
     return next((line for line in lines if re.search("skip", line, re.I)), lines[-1] if lines else "")
 
 
 def unfinished_in(output):
-    """The case that was running when a GoogleTest process ended, if one was."""
+    """Returns the case that was running when a GoogleTest process ended; None if no case was."""
     name = None
     for match in re.finditer(r"^\[ (RUN |      OK|  FAILED |  SKIPPED) +\] (\S+)", output or "", re.M):
         name = match[2] if match[1] == "RUN " else None
@@ -60,7 +60,7 @@ def main(results):
         output = entry.findtext("system-out")
         file = results / f"{name}.xml"
         cases = list(cases_of(file)) if file.exists() else []
-        # Run by another ctest test.
+        # Leave out cases that another ctest test runs.
         cases = [case for case in cases if not case[2].startswith("runs in a process of its own")]
         if outcome == "skipped" and not cases:
             cases = [(name, "skipped", reason_in(output))]

@@ -3,7 +3,7 @@
 //   BM_Copy           the limit: memcpy of the image
 //   BM_SplitScalar    the peer: a plain loop
 //   BM_Split          splits pixels into planes
-//   BM_ResizeFloat    the peer: float32, vertically, then horizontally; the library of 2026-11-22
+//   BM_ResizeFloat    the peer: float32, vertically, then horizontally; library code of 2026-11-22
 //   BM_Resize         to 224 x 224; target 0 is the machine's best instruction set, 1 the second
 //   BM_ResizeWithoutDots  the best set without dot products of bytes (dot_kernels-inl.h)
 //   BM_ResizeFloats   as BM_Resize, normalised to float32
@@ -133,7 +133,7 @@ bool choose_target(benchmark::State& state) {
     state.SkipWithError("the machine has no such instruction set");
     return false;
   }
-  // Highway numbers its targets from the best one up.
+  // Highway's best target has the lowest number.
   auto sorted = targets;
   std::sort(sorted.begin(), sorted.end());
   hwy::SetSupportedTargetsForTest(sorted[number]);

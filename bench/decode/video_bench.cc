@@ -3,7 +3,8 @@
 //
 //   BM_Open          makes a reader, which indexes the frames and decodes nothing
 //   BM_Sequential    all frames, 30 per call
-//   BM_Random        single frames in random order; "decoded" also counts frames decoded before
+//   BM_Random        single frames in random order; "decoded" also counts frames that were only
+//                    decoded to reach them
 //   BM_EveryKth      all frames whose number is a multiple of k
 //   BM_Limit_*       libav alone, from the same bytes in memory: decodes all frames in order, with
 //                    and without converting them to RGB by libswscale

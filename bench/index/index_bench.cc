@@ -1,7 +1,7 @@
 // Indexing: 1 M samples of two tiny members in 100 shards, 2 GB, page cache warm.
 //
 //   BM_IndexScan_HeaderWalk    the limit: map each shard, follow the size fields, unmap
-//   BM_IndexScan_Libarchive    the peer: libarchive's archive_read_next_header alone, same maps
+//   BM_IndexScan_Libarchive    the peer: libarchive's archive_read_next_header on the same maps
 //   BM_IndexScan_ScanTar       scan_tar alone
 //   BM_IndexBuild/threads:N    build_index into a fresh index, both files synced to the disk
 //   BM_IndexBuild_Unchanged    build_index again when nothing changed

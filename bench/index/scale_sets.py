@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Makes large sets of real shards, and measures the commands of an index on them.
 
-The sets, of which --samples gives the size:
+Each set has --samples samples:
 
   R  shards of 1,000 samples, with the same keys in each shard
   U  shards of 1,000 samples, with unique keys
   T  shards of 10 samples, with the same keys in each shard
 
-A sample has the fields jpg (100 bytes) and cls. The shards of R and T are reflinks of one file where
-the file system has them (XFS, Btrfs; a loop mount will do), so that 10^8 samples need a few GB.
-Elsewhere, and for U, each sample takes 2 KB.
+A sample has the fields jpg (100 bytes) and cls. If the file system supports reflinks (XFS or Btrfs,
+e.g. on a loop mount), the shards of R and of T are reflinks of one file, so 10^8 samples need a few
+GB. Otherwise, and always for U, each sample takes 2 KB.
 
 Prints a Markdown table of CPU seconds (user and system, of all threads), the largest private and
 mapped memory, and the bytes that the command wrote.
@@ -35,7 +35,7 @@ JPG_BYTES = 100
 
 
 def header(name: str, size: int) -> bytes:
-    """A ustar header."""
+    """Returns a ustar header."""
     fields = bytearray(BLOCK)
 
     def put(at: int, text: str) -> None:
@@ -111,7 +111,7 @@ class Cost:
 
 
 def run(*command: str) -> Cost:
-    """Runs a command. The bytes are those that it gave to write(2) for files."""
+    """Runs a command. The cost's bytes are those that the command passed to write(2) for files."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     io = pathlib.Path(f"/proc/{process.pid}/io").read_text()

@@ -12,9 +12,10 @@ threads, or 2 worker processes:
     dali    NVIDIA DALI's pipeline for the CPU, its reader for WebDataset
     grain   Grain's threads, simplejpeg
 
-In each round the rows take turns. Each goes through the images twice, and only the second time
-counts. The output has medians of images per second, and of the CPU time per image, summed over all
-threads and processes. It also has the medians of the ratios of both to ours within a round.
+In each round the rows take turns. Each row reads all images twice, and only the second time counts.
+The output has, for each row, the median of images per second, and the median of the CPU time per
+image, summed over all threads and processes. It also has the medians of both figures relative to
+those of `ours` in the same round.
 
 Peers are installed with pip into a virtual environment in DIR (--env). A peer that cannot be
 installed is reported and left out. torch is large: --site names a folder of packages that has it.

@@ -311,7 +311,8 @@ void BM_Audit_Expect(benchmark::State& state) {
 }
 BENCHMARK(BM_Audit_Expect);
 
-/// As torch.randperm: swaps each of n int64 numbers with a later one, drawn as 64 bits modulo.
+/// Shuffles n int64 numbers like torch.randperm: swaps each number with a later one, chosen by a
+/// random 64-bit number modulo the count of the rest.
 void BM_Peer_TorchRandperm(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   std::mt19937_64 random(1);

@@ -5,11 +5,11 @@
 
 WORK is a folder, in which 16 shards of noisy JPEGs (500x375, 73 KB) are made once.
 
-`train` runs steps of ResNet-50 (bfloat16 autocast, batches of 256, random crops to 224) on the GPU,
-fed by each loader in turn, and by one resident batch, which is the limit. It also shows the rate of
-each loader without the model. `threads` shows the rates of decoding on the CPU alone, and of
-samples of 300 bytes, with 1 to 16 threads or workers. Both print medians over the rounds; a round before
-them is not measured.
+`train` runs steps of ResNet-50 (bfloat16 autocast, batches of 256, random crops to 224) on the GPU.
+Each loader in turn feeds it. The limit is a row in which every step uses the same resident batch.
+It also shows the rate of each loader without the model. `threads` shows the rates of decoding on
+the CPU alone, and of reading samples of 300 bytes, with 1 to 16 threads or workers. Both tasks
+print medians over the rounds. A first round is not measured.
 
 Needs torch and torchvision, and webdataset for its rows. `train` needs a GPU.
 """
@@ -101,7 +101,7 @@ def own(shards: list[str], batch: int, threads: int, pinned: bool) -> Epoch:
     loader = own_loader(shards, batch, threads, pinned)
 
     def epoch() -> Iterator[Any]:
-        copies: collections.deque[Any] = collections.deque()  # each keeps its batch
+        copies: collections.deque[Any] = collections.deque()  # each copy keeps its batch alive
         for rows in loader:
             tensors = rows.tensors()
             yield tensors["jpg"].cuda(non_blocking=pinned), tensors["cls"].cuda(non_blocking=pinned)

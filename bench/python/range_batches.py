@@ -3,8 +3,8 @@
     python bench/python/range_batches.py FOLDER [--latency 1 20 80] [--rounds 30]
 
 FOLDER is where the bench writes its shards once (about 400 MB). A server on this machine sends
-them; it waits before each answer and after each new connection, which stands for a round trip. Rows
-take turns with the same random samples:
+them. To simulate round trips, it waits before each answer and after each new connection. Rows take
+turns with the same random samples:
 
     one at a time     ``ds[i]``: one request a sample, on one connection
     batch             ``ds.__getitems__(numbers)``

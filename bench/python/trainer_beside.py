@@ -13,8 +13,9 @@ adds numbers, and `matmul` multiplies matrices (numpy, one thread). Each step ta
 
 `nothing` is a step that takes no time: loading is then the limit, and the rate is that of the
 loader. Rates are steps per second, as medians over the rounds. The ratio is the median of the
-ratios to the first row in the same round, with the first and third quartile. P50 and P99 are of
-all steps, from batch to batch. The first steps of an epoch, with the first batches, do not count.
+ratios to the first row in the same round, with the first and third quartile. P50 and P99 are
+percentiles over all steps of the time from one batch to the next. The first steps of an epoch,
+which wait for the first batches, do not count.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def multiply(count: int) -> Step:
 
 
 def calibrated(make: Callable[[int], Step], step_ms: float) -> Step:
-    """Returns a step of this CPU time."""
+    """Returns a step that takes this CPU time."""
     count = 16
     while True:
         step = make(count)

@@ -1,11 +1,11 @@
-"""Trains with Accelerate: the loader is registered for its checkpoints, and not prepared.
+"""Trains with Accelerate: the loader is registered for its checkpoints, and not passed to prepare().
 
     accelerate launch --num-processes 2 accelerate_loop.py train.idx --out run
     accelerate launch --num-processes 3 accelerate_loop.py train.idx --out run --resume
 
 Samples need the field cls.
-Exact: each sample comes once in an epoch. prepare() of a DataLoader deals out its batches again, and drops or
-repeats samples; a shardwise.Loader has its ranks already.
+Exact: each sample comes once in an epoch. A shardwise.Loader already gives each rank its own batches. Given a
+DataLoader, prepare() would distribute its batches over the ranks, and drop or repeat samples.
 Resume: load_state() restores the loader, for any number of processes. There are no batches to skip.
 """
 
@@ -50,7 +50,7 @@ def main():
         for batch in loader:
             values = batch.torch("cls").to(accelerator.device).float()[:, None]
             count = accelerator.reduce(torch.tensor(len(values), device=accelerator.device))
-            # Batches of processes may differ in size: each sample counts alike.
+            # Batches of processes may differ in size. This gives each sample the same weight.
             loss = model(values / 1000).square().sum() / count * accelerator.num_processes
             accelerator.backward(loss)
             optimizer.step()

@@ -7,7 +7,7 @@
 The index needs the metadata columns width and height, as img2dataset.py makes them, and samples the fields jpg
 and json. Without an index, the program first makes up some pictures.
 Exact: each picture comes once in an epoch, and no picture is padded. Ranks have equally many steps. Batches are
-full, except some at the end of an epoch, because what fills no batch is held over to the next window.
+full, except some at the end of an epoch: samples that do not fill a batch are held over to the next window.
 Resume: the checkpoint holds the loader's state, which is valid for another number of ranks.
 """
 
@@ -72,7 +72,7 @@ def train(options):
             words = torch.tensor([float(len(caption.split())) for caption in batch.text("caption")])
             count = torch.tensor(len(batch))
             world_size = 1
-            if dist.is_initialized():  # the batches of ranks differ in size: each sample counts alike
+            if dist.is_initialized():  # batches differ in size between ranks: weigh samples equally
                 dist.all_reduce(count)
                 world_size = dist.get_world_size()
             loss = (ddp(pictures).flatten() - words).square().sum() / count * world_size

@@ -57,7 +57,7 @@ def train(options):
         for batch in loader:
             values = batch.torch("cls").float()[:, None]
             count = torch.tensor(len(values))
-            dist.all_reduce(count)  # batches of ranks may differ in size: each sample counts alike
+            dist.all_reduce(count)  # batches may differ in size between ranks: weigh samples equally
             loss = model(values / 1000).square().sum() / count * dist.get_world_size()
             optimizer.zero_grad()
             loss.backward()

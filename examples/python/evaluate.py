@@ -38,7 +38,7 @@ def main():
     )
     torch.manual_seed(17)
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 10)).eval()
-    sums = torch.zeros(2, dtype=torch.int64)  # correct ones, all
+    sums = torch.zeros(2, dtype=torch.int64)  # number of correct samples, and of all
     with torch.inference_mode():
         for batch in loader:
             labels = batch.torch("cls")

@@ -48,7 +48,7 @@ class StopAfter(TrainerCallback):
 
 
 class ExactTrainer(Trainer):
-    """Its checkpoint to resume from is given before, since the loader is made from its state."""
+    """To resume, set `checkpoint` before train(): the loader is made with the state in it."""
 
     checkpoint = None
 

@@ -5,8 +5,8 @@
     torchrun --nproc-per-node 2 img2dataset.py laion/*.tar --out run --resume
 
 Samples need the fields jpg and json, as `img2dataset --output_format webdataset` writes them. The parquet file
-beside a tar (00000.parquet beside 00000.tar) is attached to the index; a column that img2dataset was told to
-save, e.g. similarity, then also selects samples. Without tars, the program first makes up some.
+beside a tar (00000.parquet beside 00000.tar) is attached to the index. If img2dataset saved further
+columns, e.g. similarity, they can select samples as well. Without tars, the program first makes up some.
 Exact: each chosen sample comes once in an epoch. The index has their widths and heights, so that the number
 of steps is known before an image is read.
 Resume: the checkpoint holds the loader's state, which is valid for another number of ranks.
@@ -75,12 +75,12 @@ def train(options):
     for epoch in range(loader.epoch, options.epochs):
         loader.set_epoch(epoch)
         for batch in loader:
-            # The number of words of the caption is a small thing to learn.
+            # A simple target for this example: the number of words in the caption.
             words = torch.tensor([float(len(caption.split())) for caption in batch.text("caption")])
             guess = ddp(batch.torch("jpg") / 255).flatten()
             count = torch.tensor(len(batch))
             world_size = 1
-            if dist.is_initialized():  # batches of ranks may differ in size: each sample counts alike
+            if dist.is_initialized():  # batches may differ in size between ranks: weigh samples equally
                 dist.all_reduce(count)
                 world_size = dist.get_world_size()
             loss = (guess - words).square().sum() / count * world_size

@@ -4,7 +4,7 @@
     python lightning_fit.py train.idx --out run --resume
 
 Samples need the field cls.
-Exact: each sample comes once in an epoch; Lightning replaces no sampler of a shardwise.Loader.
+Exact: each sample comes once in an epoch. Lightning does not replace the sampler of a shardwise.Loader.
 Resume: Trainer.fit(ckpt_path=...) restores the loader in mid-epoch, on as many ranks and with the batch size
 of the first run. Lightning itself counts the batches of an epoch.
 """
@@ -38,7 +38,7 @@ class Model(lightning.LightningModule):
     def training_step(self, batch, number):
         values = batch.torch("cls").float()[:, None]
         count = self.trainer.strategy.reduce(torch.tensor(len(values)), reduce_op="sum")
-        # Batches of ranks may differ in size: each sample counts alike.
+        # Batches of ranks may differ in size. This gives each sample the same weight.
         return self.layer(values / 1000).square().sum() / count * self.trainer.world_size
 
     def on_train_batch_end(self, outputs, batch, number):

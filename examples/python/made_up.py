@@ -2,7 +2,7 @@
 
     python made_up.py pictures
 
-The other programs of this folder make such data if they are given none, to run as they stand.
+Other programs of this folder make such data if they are given none, so that they run without any.
 Needs Pillow and pyarrow.
 """
 
@@ -17,8 +17,8 @@ import shardwise
 
 
 def make(folder, num_samples=240, per_shard=100):
-    """Returns the paths of the shards. Each tenth picture could not be downloaded, as is usual: it is
-    only in the parquet file."""
+    """Returns the paths of the shards. Each tenth picture counts as one that could not be
+    downloaded: it is only in the parquet file."""
     folder.mkdir(parents=True, exist_ok=True)
     dice = np.random.default_rng(17)
     paths = []

@@ -71,7 +71,7 @@ def train(options):
             words = torch.tensor([[float(len(caption.split()))] for caption in captions])
             count = torch.tensor(len(batch))
             world_size = 1
-            if dist.is_initialized():  # batches of ranks may differ in size: each sample counts alike
+            if dist.is_initialized():  # batches may differ in size between ranks: weigh samples equally
                 dist.all_reduce(count)
                 world_size = dist.get_world_size()
             loss = (ddp(letters) - words).square().sum() / count * world_size

@@ -71,13 +71,13 @@ def train(options):
 
     steps = 0
     for epoch in range(sampler.epoch, options.epochs):
-        sampler.set_epoch(epoch)  # in the epoch of the token it stays there
+        sampler.set_epoch(epoch)  # keeps the position within the token's epoch
         done = 0
         audit = shardwise.Audit(sampler.core)
         for images, labels, numbers in loader:
             audit.add(numbers.tolist())
             count = torch.tensor(len(labels))
-            dist.all_reduce(count)  # batches of ranks may differ in size: each sample counts alike
+            dist.all_reduce(count)  # batches may differ in size between ranks: weigh samples equally
             losses = torch.nn.functional.cross_entropy(ddp(images), labels, reduction="sum")
             loss = losses / count * dist.get_world_size()
             optimizer.zero_grad()
@@ -118,8 +118,8 @@ def main():
 
 
 def validate(model, loader):
-    """Exact over all ranks: whole numbers are summed, not means of batches."""
-    sums = torch.zeros(2, dtype=torch.int64)  # correct ones, all
+    """Exact over all ranks, because it sums counts of samples and not means of batches."""
+    sums = torch.zeros(2, dtype=torch.int64)  # number of correct samples, and of all
     model.eval()
     with torch.inference_mode():
         for images, labels, _ in loader:

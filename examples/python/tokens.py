@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 1 tokens.py web.idx books.idx code.idx --weights 0.6 0.3 0.1 --out run --resume
 
 Samples need the field tokens: raw little-endian int32, at least 2 tokens.
-Exact: sequences are packed whole into rows of --block tokens; the mixture has the share of each corpus at
-every point, and each document of a corpus comes once before any comes again.
+Exact: sequences are packed whole into rows of --block tokens. At every point of the run, each
+corpus has its share of the mixture. Each document of a corpus comes once before any comes again.
 Resume: the checkpoint holds the loader's state, which is valid for another number of ranks.
 """
 
@@ -70,7 +70,7 @@ def train(options):
             is_next = (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] > 0)
             losses = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
             count = is_next.sum()
-            dist.all_reduce(count)  # of all ranks: DDP averages over ranks, so that each token counts alike
+            dist.all_reduce(count)  # of all ranks: DDP averages over ranks, so that each token counts equally
             loss = (losses * is_next.flatten()).sum() / count.clamp(min=1) * dist.get_world_size()
             optimizer.zero_grad()
             loss.backward()

@@ -45,7 +45,7 @@ class Busy {
   std::vector<std::thread> threads_;
 };
 
-// faults.md 50
+// Fault under test: tests/faults.md 50.
 TEST(ForkTest, MutexesAreFreeInChildrenOfABusyParent) {
   Mutex first, second;
   std::uint64_t a = 0, b = 0;  // guarded by both mutexes
@@ -224,7 +224,7 @@ TEST(ForkTest, AValuePerProcessStartsAnewInAChild) {
   EXPECT_EQ(value.get(), 7);
 }
 
-// faults.md 50
+// Fault under test: tests/faults.md 50.
 TEST(ForkTest, APipelineInAChildFailsAtOnceAndSaysWhy) {
   std::atomic<int> made{0};
   auto pipeline = std::make_unique<OrderedPipeline<int, int>>(

@@ -99,7 +99,7 @@ TEST(MappedFileTest, HoldsNoDescriptor) {
   EXPECT_EQ(test::num_open_descriptors(), before);
 }
 
-// faults.md 26
+// Fault under test: tests/faults.md 26.
 TEST(MappedFileTest, NoFreeDescriptorIsATypedError) {
   if (test::kSanitized)
     GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the descriptors "

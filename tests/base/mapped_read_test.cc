@@ -77,7 +77,7 @@ TEST(CopyMappedTest, CopiesWhatIsThere) {
   EXPECT_TRUE(copy_mapped(nullptr, nullptr, 0));
 }
 
-// faults.md 7
+// Fault under test: tests/faults.md 7.
 TEST(CopyMappedTest, IsFalseWherePagesAreGone) {
   const Mapping map;
   map.truncate(2 * kPage);
@@ -118,7 +118,7 @@ TEST(CopyMappedTest, ThePageOfTheNewEndReadsAsZeros) {
   EXPECT_EQ(to, map.content().substr(2 * kPage, 10) + std::string(kPage - 10, '\0'));
 }
 
-// faults.md 7
+// Fault under test: tests/faults.md 7.
 TEST(CopyMappedTest, ThreadsGoOnWhileAnotherTruncates) {
   const Mapping map;
   std::atomic<bool> stop{false};
@@ -427,7 +427,7 @@ TEST(MappedReadGuardTest, IsNotDamagedWhereNothingIsGone) {
   EXPECT_FALSE(guard.damaged());
 }
 
-// faults.md 7
+// Fault under test: tests/faults.md 7.
 TEST(MappedReadGuardTest, WhatIsGoneReadsAsZerosToTheEndOfTheRange) {
   Mapping map;
   const char* const data = map.data();

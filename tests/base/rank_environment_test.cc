@@ -182,7 +182,7 @@ TEST(RankEnvironmentTest, EachLaunchersVariablesAreUnderstood) {
 }
 
 TEST(RankEnvironmentTest, EachNodeOfAnUnevenSlurmStepHasItsOwnNumberOfRanks) {
-  // The tasks per node are 2(x3),1, in blocks over four nodes.
+  // SLURM_STEP_TASKS_PER_NODE is 2(x3),1: three nodes have 2 tasks, and the fourth has 1.
   const std::vector<std::array<const char*, 3>> ranks = {
       {"0", "0", "0"}, {"1", "0", "1"}, {"2", "1", "0"}, {"3", "1", "1"},
       {"4", "2", "0"}, {"5", "2", "1"}, {"6", "3", "0"}};

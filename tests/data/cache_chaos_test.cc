@@ -120,7 +120,7 @@ class CacheChaosTest : public ::testing::Test {
     build_index(dir_ / "index", urls, {.remote = make_remote_access(fetchers(), nullptr)});
   }
 
-  /// Options with a user's retry budget, but shorter pauses between retries.
+  /// Returns options with an unlimited number of retries, like a user's, but with shorter pauses.
   static std::shared_ptr<const Fetchers> fetchers() {
     Fetchers::Options options = test::quick_options();
     options.max_retries = std::numeric_limits<int>::max();
@@ -199,7 +199,8 @@ class CacheChaosTest : public ::testing::Test {
 TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) {
   std::mt19937_64 random(test::random_seed());
   const auto all = duration();
-  // Usually short. With probability 1 / `rarely`, up to 1 / `part` of the whole run.
+  // Returns a random duration. It is usually short, but with probability 1 / `rarely` up to 1 /
+  // `part` of the whole run.
   const auto some_time = [&](unsigned rarely, std::uint64_t part) {
     const auto most = static_cast<std::uint64_t>(1000 * all.count()) / part;
     return milliseconds(random() %
@@ -222,8 +223,8 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
     if (is_away) return std::pair(503, std::string("away"));
     return std::nullopt;
   });
-  // The budget, plus one shard in use and one compressed original per process. A process's reader
-  // and its two fetching threads could expand three at once, but that almost never happens.
+  // The budget, plus one shard in use and one compressed original per process. A process could have
+  // three originals at once (of its reader and its two fetching threads), but almost never does.
   const std::uint64_t bound =
       kMaxShards * shard_bytes_ + kProcesses * (shard_bytes_ + original_bytes_);
   std::uint64_t most = 0;
@@ -237,8 +238,8 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
       }
     }
   };
-  // The administrator waits for a process that holds the room byte's lock, even if that process is
-  // stopped.
+  // The administrator's work waits while another process holds the room byte's lock, even if that
+  // process is stopped.
   const auto administer = [&](const std::function<void()>& work) {
     auto end = std::async(std::launch::async, work);
     while (end.wait_for(milliseconds(1)) != std::future_status::ready) let_go_on();

@@ -254,8 +254,9 @@ class CacheModelTest : public ::testing::Test, test::Dice {
     }
   }
 
-  /// True if the wrong version cannot be detected: the source describes both versions equally, and
-  /// there are no hashes. In the cache, headers also distinguish versions.
+  /// True if a wrong version may be read undetected: the source describes both versions equally,
+  /// and the index has no hashes. The headers of a shard in the cache are compared as well, but not
+  /// those of a sample that is fetched alone.
   static bool may_be_taken_for(const Opened& opened, const Source& source, std::int64_t described,
                                const std::function<bool(std::int64_t version)>& is_of) {
     const std::string& known = source.known.at(described);

@@ -135,7 +135,8 @@ TEST_F(ChangedShardTest, WhatWasWrittenToStaysStaleThoughAnotherFileTakesItsName
   EXPECT_EQ(wrong_with(data, 0), "");
 }
 
-// This happens with reproducible packing, and with copies that keep file times.
+// A new shard has the size and time of the old one if shards are packed reproducibly, or if a copy
+// keeps the file's time.
 TEST(ChangedCompressedShardTest, ANewOneOfTheSameSizeAndTimeIsNotTakenFromTheCache) {
   const test::TempDir dir;
   const auto cache = ShardCache::open({.directory = dir / "cache"});

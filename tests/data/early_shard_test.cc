@@ -257,7 +257,8 @@ TEST_F(EarlyShardTest, ManyThreadsReadWhileItComes) {
   EXPECT_EQ(gets(), 1);
 }
 
-// Checks a sample against its part of a shard, with every single bit flipped.
+// Flips a bit of each byte of a member's header and data, one at a time. The sample's check must
+// notice each flip.
 TEST(SampleCheckTest, NoFlippedBitOfAHeaderPasses) {
   const TempDir dir;
   test::TarBuilder tar;

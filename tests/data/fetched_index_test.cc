@@ -105,7 +105,8 @@ class FetchedIndexTest : public ::testing::Test {
   }
   Dataset open(const std::string& at) { return Dataset::open(at, options()); }
   Dataset open() { return open(url()); }
-  /// Returns the names of the files in the index's folder, without the name of the URL.
+  /// Returns the names of the files of copied indexes, without their folders, which are named after
+  /// URLs.
   std::vector<std::string> kept() const {
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(folder())) {
@@ -187,7 +188,8 @@ TEST_F(FetchedIndexTest, OfTwoVersionsWithOneFingerprintTheCurrentOneIsOpened) {
   const std::string fingerprint = to_string(open().fingerprint());
   Dataset::Options wanted = options();
   wanted.index_cache.fingerprint = open().fingerprint();
-  // Twice, because a folder may be listed in any order.
+  // Each of the two versions is the current one once, because their folder may be listed in any
+  // order.
   for (const bool has_column : {true, false}) {
     build_index(index_path(), shards_in(data()),
                 {.content = {.columns = {has_column ? std::vector<Index::Column>{{"txt", "txt", ""}}
@@ -286,7 +288,7 @@ TEST_F(FetchedIndexTest, WrongFilesAreErrorsThatSayWhatToDo) {
   const std::string idx = path_of("train.idx"), table = table_path();
   const std::string catalogue = read_file(index_path());
   const std::string bytes = read_file(data() + "/" + table_name());
-  // The table of another index under the name of this one's.
+  // Another index, whose table is then served under the name of this index's table.
   write_shard(0, "other");
   build_index(dir_ / "other.idx", {data() + "/" + shard_name(0)});
   std::string other_table;
@@ -652,7 +654,7 @@ TEST_F(FetchedIndexTest, ADamagedCopyIsFetchedAgain) {
               AllOf(HasSubstr("damaged"), HasSubstr(url()),
                     HasSubstr("without IndexCacheOptions::offline")));
   open();
-  // Without an origin, a worker that needs this version fetches the index, too.
+  // If origin.json is damaged, the index is fetched again, even if the job requires this version.
   Dataset::Options wanted = options();
   wanted.index_cache.fingerprint = open().fingerprint();
   for (const auto& how : {options(), wanted}) {

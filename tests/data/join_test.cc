@@ -155,7 +155,7 @@ TEST(JoinTest, AKeyMayRepeatInTheFirstDatasetButNotInTheOther) {
   EXPECT_THAT(text, HasSubstr("'s00001'"));
   EXPECT_THAT(text, HasSubstr("r.idx"));
   EXPECT_THROW(static_cast<void>(other.join(repeated)), InvalidArgument);
-  // A view with one of the two samples, and samples after it.
+  // A view without the first of the two samples that share a key can be joined.
   const Dataset unique = other.join(repeated.subset(std::vector<std::uint64_t>{0, 2, 3}));
   ASSERT_EQ(unique.size(), 2U);
   EXPECT_EQ(unique[1].copy("r"), "2");
@@ -197,7 +197,7 @@ TEST(JoinTest, AnErrorNamesTheShardOfTheFieldsDataset) {
   EXPECT_THROW(static_cast<void>(first.join(Dataset::open(dir / "b.idx"))[0]), StaleIndex);
 }
 
-/// Samples with a field of the dataset's name.
+/// Makes a dataset whose samples have one field, which is named like the dataset.
 Dataset plain(const test::TempDir& dir, const std::string& name, std::size_t num_samples,
               std::size_t per_shard) {
   return make_dataset(dir, name, std::vector<test::Fields>(num_samples, {{name, "x"}}), per_shard);

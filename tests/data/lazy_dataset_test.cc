@@ -441,7 +441,7 @@ TEST(LazyDatasetTest, AnOldShardInTheCacheIsFetchedAgainIfTheDescriptorNamesAnot
     EXPECT_EQ(served.server.gets("/5.tar"), 2);
     EXPECT_EQ(served.gets(), 6);
     EXPECT_EQ(scans.count(), 1);
-    // The shard at the source did not change with the descriptor. The error says so each time.
+    // The descriptor now claims 10 samples, but the shard still has 9. Each read reports this.
     served.shards[5].claim = 10;
     served.shards[5].says_size = false;
     served.write();

@@ -170,7 +170,7 @@ TEST(ManySamplesTest, BadNumbersAndMissingFieldsAreTheErrorsOfTheLoop) {
             out_of_range);
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(test::error_text([&] { data.gather(bad, "bin", offsets, bytes); }), out_of_range);
-  // The error names the first number, whatever its shard.
+  // The error is of the first sample in the list, although the second one's shard comes first.
   const std::vector<std::uint64_t> good{17, 4};
   EXPECT_EQ(test::error_text([&] { data.gather(good, "png", offsets, bytes); }),
             test::error_text([&] {

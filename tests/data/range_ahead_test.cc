@@ -1,4 +1,4 @@
-// Many samples of remote shards at a time, in few requests.
+// Reading many samples of remote shards at a time, in few requests.
 #include "data/range_ahead.h"
 
 #include <gmock/gmock.h>
@@ -90,7 +90,8 @@ class RangeAheadTest : public test::RemoteDatasetTest {
     for (std::uint64_t& number : numbers) number = dice.below(std::uint64_t{kShards} * kSamples);
     return numbers;
   }
-  /// A faster store gets fewer requests, because larger gaps are fetched from it.
+  /// Returns the largest number of requests that reading these samples may take. One request reads
+  /// samples with gaps of up to 64 KiB between them. From a fast store it also spans larger gaps.
   int max_requests(std::span<const std::uint64_t> numbers) const {
     const std::uint64_t max_distance = (std::uint64_t{64} << 10) * kSamples / shard_bytes_;
     int count = 0;
@@ -367,7 +368,8 @@ TEST_F(LargeSamplesTest, ATransferThatIsCutRepeatsLittle) {
                            .cut_after = 1'000'000,
                            .num_cuts = 3});
   expect_samples(data, all);
-  // Each cut delivers 9 samples. The next one is read alone, then the others together.
+  // Each transfer that is cut delivers 9 samples. Then one request gets the next sample, and
+  // another one the rest.
   const auto [requests, bytes] = requested();
   EXPECT_LE(requests, 8U);
   EXPECT_LT(bytes, 22'000'000U) << "requested, although a part of it was cut off";

@@ -297,7 +297,7 @@ TEST_F(RemoteDatasetTest, ALocalCompressedShardIsExpandedIntoTheCache) {
   EXPECT_EQ(data.cache()->stats().fetched, 1u);
   test::write_file(paths[0], "another");
   EXPECT_EQ(error_code([&] { data[3]; }), ErrorCode::kStaleIndex);
-  // Under another path, it is the same file.
+  // The cache recognises a shard that is named by another path to the same file.
   std::filesystem::create_directory_symlink(dir_.path(), dir_ / "link");
   const auto again = Dataset::open(dir_ / "link/remote.idx", {.cache = cache()});
   EXPECT_EQ(again[13].copy("txt"), "text 13");
@@ -324,8 +324,7 @@ TEST_F(RemoteDatasetTest, OfShardsThatWereExchangedInTheCacheTheRightBytesAreRea
   EXPECT_THAT(data.cache()->verify().damaged, ::testing::IsEmpty());
 }
 
-// Fault under test: tests/faults.md 3.
-// Fault under test: tests/faults.md 73.
+// Faults under test: tests/faults.md 3, 73.
 TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
   if (::geteuid() != 0)
     GTEST_SKIP() << "needs root, to act as another user; skipped because this user is not root";

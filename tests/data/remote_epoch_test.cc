@@ -94,7 +94,8 @@ TEST_F(RemoteDatasetTest, WhatCannotBeReadPastTheCacheTakesHalfTheBudgetBesideIt
     const std::uint64_t budget = 8 * shard_bytes_;
     const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
     const SmallCacheRun run = run_in_small_cache(data, dir_ / "cache");
-    // Plus one shard that is being fetched, and the compressed originals of two.
+    // In addition to the budget and half of it: one shard that is being fetched, and two compressed
+    // originals.
     EXPECT_LE(run.most_bytes, budget + budget / 2 + 2 * shard_bytes_);
     EXPECT_GT(run.most_bytes, budget);
   }
@@ -256,7 +257,8 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
               testing::AllOf(HasSubstr("needs up to"),
                              HasSubstr("(" + human_count(4 * shard_bytes_) + " bytes)"),
                              HasSubstr("smaller window"), HasSubstr("larger cache")));
-  // Several ranks each have a window, which cannot be smaller.
+  // Each of several ranks needs the shards of its own window. A window of one shard cannot be made
+  // smaller, so the warning only suggests a larger cache.
   const auto shared =
       Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(30))});
   const auto ranks =

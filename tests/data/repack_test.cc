@@ -74,8 +74,8 @@ std::ptrdiff_t num_files(const std::string& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-/// Random data, conditions, limits and threads; calls are interrupted and continued. Compared with
-/// the samples of the data.
+/// Repacks random data with random conditions, limits and numbers of threads. Calls are interrupted
+/// and continued. The new shards must have the samples of the data.
 TEST(RepackTest, EachSampleIsInOneNewShardWhateverInterruptsTheCall) {
   test::for_each_seed(8, 300, [](std::uint64_t seed) {
     test::Dice dice(seed);
@@ -165,9 +165,9 @@ TEST(RepackTest, LimitsOfZeroAndNoLimitsAreHandled) {
   EXPECT_EQ(repack(data, dir / "out", {.max_samples = kMax, .max_bytes = kMax - 1}).shards, 1u);
 }
 
-/// Calls with data of equal headers but other bytes, other options, and kills at any place, in one
-/// folder. A call that returns has written what an undisturbed call writes. A call that is refused
-/// has changed nothing.
+/// Makes several calls in one folder, which differ in their options, or in the bytes but not the
+/// headers of their data. Some calls are killed at random places. A call that returns has written
+/// what an undisturbed call writes. A call that is refused has changed nothing.
 TEST(RepackTest, AKilledCallIsContinuedOnlyByTheSameCall) {
   test::for_each_seed(6, 200, [](std::uint64_t seed) {
     test::Dice dice(seed);
@@ -221,7 +221,7 @@ TEST(RepackTest, AKilledCallIsContinuedOnlyByTheSameCall) {
       options.restart = dice.one_in(3);
       options.threads = static_cast<unsigned>(dice.below(3));
       static int left = 0;
-      left = static_cast<int>(dice.below(30));  // 0 kills nobody
+      left = static_cast<int>(dice.below(30));  // 0 means that nothing is killed
       const std::vector<std::string> before =
           std::filesystem::exists(folder) ? bytes_of(folder) : std::vector<std::string>();
       const std::string end = test::in_child([&]() -> std::string {
@@ -264,7 +264,7 @@ TEST(RepackTest, AKilledCallIsContinuedOnlyByTheSameCall) {
   });
 }
 
-/// Members that the policies of the old index leave out or keep, and columns without a value.
+/// The old index has policies that keep or leave out bad members, and columns that lack values.
 TEST(RepackTest, SamplesOfAnIndexWithLenientPoliciesAreCopied) {
   const TempDir dir;
   TarBuilder tar;

@@ -141,7 +141,8 @@ std::vector<FieldPlace> places_of(const Dataset& data, std::span<const std::uint
   return places;
 }
 
-/// Returns the number of rows that the cursor gives. Expects the fields of the samples.
+/// Returns the number of rows that the cursor gives. Expects that each row has the fields of its
+/// sample.
 std::size_t read_fields(const Dataset& data, std::span<const std::uint64_t> numbers,
                         FieldCursor::Opening opening) {
   const std::vector<FieldPlace> places = places_of(data, numbers, "txt");

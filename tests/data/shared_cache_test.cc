@@ -421,7 +421,7 @@ class DriftingRanks {
 TEST_F(SharedCacheTest, RanksThatDriftKeepWhatTheSlowestNeeds) {
   constexpr std::uint64_t kRanks = 4;
   const std::string index = make_index(24);
-  std::mt19937_64 random(20'261'125);  // with one in twenty other seeds, a count exceeds the bound
+  std::mt19937_64 random(20'261'125);  // about 1 in 20 other seeds exceeds the bound
   for (const std::uint64_t most_ahead : {8u, 16u, 1000u}) {
     for (const std::uint64_t budget : {6u, 10u, 16u, 24u}) {
       std::filesystem::remove_all(dir_ / "cache");
@@ -463,8 +463,8 @@ TEST(JointNextUseTest, TheSoonestUseOfAllUsersCounts) {
   EXPECT_EQ(joint(never, 3).position, 10u) << "in use: it leaves last";
   EXPECT_FALSE(joint(never, 3).may_go_now);
   EXPECT_EQ(joint({.kind = NextUse::Kind::kInUse}, 1).kind, NextUse::Kind::kInUse);
-  // When this user is at slot 50 and the other one at slot 70, the other does not need shard 1 any
-  // more. At present it still needs it.
+  // Both paces predict that the other user is at slot 70 when this one is at slot 50. It will not
+  // need shard 1 any more by then, but needs it now.
   EXPECT_EQ(joint(never, 1, 50).kind, NextUse::Kind::kNever);
   EXPECT_FALSE(joint(never, 1, 50).may_go_now);
 }
@@ -485,8 +485,8 @@ TEST(JointNextUseTest, WhatRanksNeedInTheNextEpochComesOnceTheSlowestHasEndedThi
   EXPECT_EQ(joint(next_epoch, 90, 100).position, 90u + 70 + 5);
   EXPECT_EQ(joint(both, 90, 100).position, 90u + 10);
   EXPECT_EQ(joint(next_epoch, 90, 0).position, 105u) << "those that do not wait";
-  // A fetch ahead for the next epoch: by slot 102 the other rank has ended this epoch, but not
-  // before.
+  // This user plans at slot 102, in the next epoch. It waits at slot 100 until the other rank has
+  // ended this epoch.
   EXPECT_EQ(joint(next_epoch, 102, 100).position, 105u);
   EXPECT_EQ(joint(this_epoch, 102, 100).kind, NextUse::Kind::kNever);
   EXPECT_FALSE(joint(this_epoch, 102, 100).may_go_now);

@@ -57,7 +57,7 @@ struct Place {
   std::string url_of(std::size_t shard) const { return url + std::to_string(shard) + ".tar"; }
 };
 
-/// The credentials of a read, and the place of the shards.
+/// How the shards of a read are fetched: where they are, and with which credentials.
 struct Fetching {
   std::string what = {};
   Fetchers::Options options = test::quick_options();
@@ -300,7 +300,7 @@ class UrlModel : test::Dice {
     std::vector<std::string> parts;
     for (std::uint64_t number = 1; number <= 2; ++number) {
       parts.push_back(dir_ / "part" + std::to_string(number));
-      // Each part is signed differently, although the list is the same.
+      // The parts' lists have the same shards, but each with new signatures.
       build_index(parts.back(), signed_urls(at, true),
                   {.threads = 1,
                    .part = BuildOptions::Part{number, 2},

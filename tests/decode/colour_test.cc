@@ -12,7 +12,7 @@ namespace {
 
 using detail::RgbImage;
 
-/// The same image as tests/decode/golden/make_colour.py makes.
+/// The image that tests/decode/golden/make_colour.py makes, too.
 struct Noise : RgbImage {
   Noise(std::size_t height, std::size_t width) {
     reshape(height, width);

@@ -89,8 +89,8 @@ test::Rgb cropped(const test::Rgb& image, const Box& box) {
   return part;
 }
 
-/// Random pixels, in which neighbours are independent. A dependence on neighbours is therefore
-/// visible.
+/// Returns random, independent pixels. A result that wrongly depends on neighbouring pixels is then
+/// clearly different.
 test::Rgb noise(int width, int height) {
   std::mt19937 random(7);
   test::Rgb image{width, height,

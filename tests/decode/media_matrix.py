@@ -46,7 +46,7 @@ def ffmpeg(*words: object) -> bytes:
 # ---------------------------------------------------------------------------------- changed bytes
 
 def renamed_box(path: Path, box: bytes) -> None:
-    """Hides this table of an MP4 by renaming its box, because readers skip unknown boxes."""
+    """Hides a table of an MP4 by renaming its box: readers skip boxes with unknown names."""
     data = path.read_bytes()
     if box not in data:
         raise Unmade(f"{path} has no {box!r}")
@@ -703,7 +703,8 @@ def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.R
         got = len(clip) // channels
         if not tally.judge(name, got == length, f"{got} samples, not {length}"):
             return
-        # The same decoder with the same start gives bit-identical samples for every codec.
+        # Both decode from the start with the same decoder, which gives bit-identical samples for
+        # every codec.
         if not tally.judge(name, is_like(clip, samples, 0, channels, 0, 0), "the whole"):
             return
     for i in range(reads):

@@ -30,7 +30,7 @@ struct Picture {
   RgbView view() const { return {pixels.data(), height, width, width * 3}; }
 };
 
-/// The same image as tests/decode/golden/make_resize.py makes.
+/// Returns the image that tests/decode/golden/make_resize.py makes, too.
 Picture noise(std::size_t height, std::size_t width) {
   Picture picture{height, width, Pixels(height * width * 3)};
   for (std::uint64_t i = 0; i < picture.pixels.size(); ++i) {
@@ -59,7 +59,8 @@ double weigh(Filter filter, double x) {
   return x < 2 ? -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2 : 0;
 }
 
-/// One direction of a resize by its definition, in real numbers, rounded to 8 bits.
+/// Returns value `i` of the output of a resize in one direction, by its definition in real numbers.
+/// The value is clamped to [0, 255], but not rounded.
 /// @param step  number of bytes from one input pixel to the next.
 double weighted(const std::uint8_t* from, std::size_t in, std::size_t out, std::size_t step,
                 std::size_t i, Filter filter) {

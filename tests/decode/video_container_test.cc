@@ -25,7 +25,7 @@ using test::read;
 using test::shown;
 using testing::HasSubstr;
 
-/// Hides this table of an MP4 by renaming its box, because readers skip unknown boxes.
+/// Hides a table of an MP4 by renaming its box: readers skip boxes with unknown names.
 std::string without_box(std::string mp4, const std::string& box) {
   const std::size_t at = mp4.find(box);
   if (at == mp4.npos) throw std::runtime_error("there is no " + box);
@@ -51,7 +51,7 @@ std::vector<std::size_t> block_times(const std::string& matroska, int num_frames
   return result;
 }
 
-/// Returns the time at one of those positions, relative to the cluster's time.
+/// Returns the time at a position from block_times(), relative to the cluster's time.
 int time_at(const std::string& matroska, std::size_t place) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(matroska[i]); };
   return static_cast<std::int16_t>(byte(place) << 8 | byte(place + 1));
@@ -184,7 +184,8 @@ TEST(VideoReaderTest, WithoutSomePacketsEachFrameIsOnePictureInAnyOrder) {
       spec.codec_options = {{"deadline", "realtime"}, {"auto-alt-ref", "0"}, {"cpu-used", "4"}};
       spec.width = 96;
       spec.height = 64;
-      // A small VP8 stream has few bits, so one bit depends on earlier frames.
+      // At a low bit rate, frames of VP8 end early after a lost packet, because their bits are
+      // decoded with probabilities from earlier frames.
       if (spec.codec == "libvpx") spec.codec_options["b"] = "20000";
     }
     const std::string whole = encode_video(spec);
@@ -496,7 +497,7 @@ std::string with_other_half(std::string bytes, std::string_view from, std::strin
 }
 
 TEST(VideoReaderTest, OfTwoJoinedStreamsFramesAreThoseOfOneDecoder) {
-  // MPEG-4 names its encoder, which affects decoding.
+  // An MPEG-4 stream contains the name of its encoder, which affects decoding.
   const std::string mpeg4 = encode_video({.container = "matroska",
                                           .moves = true,
                                           .codec_options = {{"flags", "-global_header-bitexact"}}});

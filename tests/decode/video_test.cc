@@ -99,7 +99,8 @@ TEST(VideoCorpusTest, ARangeAtTheEndDecodesOneGroupOfPictures) {
   const std::int64_t end = video.info().num_frames;
   std::vector<std::uint8_t> frames(10 * video.frame_bytes());
   video.read({.begin = end - 10, .end = end}, frames);
-  // The longest group of frames that libx264 makes, and less than the whole video.
+  // At most the longest group of frames that libx264 makes by default (250), and not the whole
+  // video.
   EXPECT_LE(video.frames_decoded(), 250U);
   EXPECT_LT(video.frames_decoded(), static_cast<std::uint64_t>(end));
   VideoReader whole(bytes);
@@ -254,7 +255,7 @@ TEST(VideoReaderTest, TimesAreTheContainersAlsoWhereTheyAreUneven) {
                                             .num_frames = 6,
                                             .times = {250, 300, 1000, 1100, 1125, 5000}});
     VideoReader video(bytes);
-    const double offset = video.times()[0];  // an MP4's edit list may begin at the first frame
+    const double offset = video.times()[0];  // an MP4's edit list may shift the first frame to 0
     const std::vector<double> expected = {0, 0.02, 0.3, 0.34, 0.35, 1.9};
     ASSERT_EQ(video.times().size(), expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {

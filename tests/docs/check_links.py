@@ -3,10 +3,10 @@
 
     check_links.py FOLDER [FILE...]
 
-FOLDER is the source, or where the pages are installed. FILEs that are missing there are printed, too.
-
-A link to a file must lead to one, and a #fragment to a heading of the page. Prints every link that does
-not, and exits with 1 if there is one. Links to other sites are not followed."""
+FOLDER is the source folder, or the folder in which the pages are installed. A link to a file must
+name an existing file, and a #fragment must name a heading of the page. Links to other sites are not
+checked. Prints every wrong link, and every FILE that is missing in FOLDER. Exits with 1 if it
+printed any."""
 
 import os
 import re
@@ -30,7 +30,7 @@ def without_code(text):
 
 
 def anchors(page):
-    """The fragments of a page's headings, as GitHub makes them."""
+    """Returns the fragments of a page's headings, as GitHub makes them."""
     with open(page, encoding="utf-8") as file:
         text = re.sub(r"^```.*?^```$", "", file.read(), flags=re.S | re.M)
     found = set()

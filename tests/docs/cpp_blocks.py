@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Writes the C++ of a page into a source that is compiled: all its ```cpp blocks, in their order.
+"""Writes all ```cpp blocks of a page into a C++ source, which a test then compiles.
 
     cpp_blocks.py PAGE SOURCE [PROGRAM]
 
-PROGRAM becomes the one block that has a main(), as it stands: it must compile by what it includes itself. A page that has such a
-block must be given one.
+Writes to SOURCE:
+- all #include lines first, then each block in a separate namespace, except a block with a main();
+- a block that is not a complete declaration as the body of a function. Shardwise's header is
+  included for it, and sl means shardwise::libtorch. A comment right before the block gives the
+  function's parameters: <!-- given: shardwise::Dataset& data -->
 
-Each block lies in a namespace of its own, but for one with a main(); its #include lines come first. A block that is not a whole
-declaration becomes the body of a function, whose parameters stand in a comment right before the block:
-<!-- given: shardwise::Dataset& data -->; it has Shardwise's header, and sl for shardwise::libtorch.
-Compilers report what is wrong at the page and line."""
+Writes to PROGRAM: the only block with a main(), unchanged, so it must have all #include lines that
+it needs. PROGRAM is required if the page has such a block.
+
+#line directives make compilers report errors at the page's lines."""
 
 import os
 import re
@@ -49,7 +52,7 @@ def source_of(text, page):
 
 
 def program_of(text, page):
-    """The block with a main(), alone; None if there is none."""
+    """Returns only the block with a main(); None if the page has no such block."""
     programs = [block for block in BLOCK.finditer(text) if MAIN.search(block["code"])]
     if len(programs) > 1:
         sys.exit(f"{page}: {len(programs)} blocks have a main(): the test compiles one of a page")

@@ -3,10 +3,13 @@
 
     run_pages.py PROGRAM PAGE SCRATCH
 
-PROGRAM is the built `shardwise`. In SCRATCH lies what the pages speak of: data/train-{000000..000002}.tar
-with 10 samples each (jpg, cls, json), train.idx, their index with the columns cls and width, and photos/,
-two classes of six images. Blocks of
-other languages (```bash, ```cpp) are not run here. Prints what fails, and exits with 1."""
+PROGRAM is the built `shardwise`. The blocks run in the folder SCRATCH, which gets the files that
+pages use:
+- data/train-{000000..000002}.tar: shards of 10 samples with the fields jpg, cls and json;
+- train.idx: their index, with the columns cls and width;
+- photos/: two folders (classes) of six images.
+Blocks in other languages (```bash, ```cpp) are not run. Prints the commands that fail, and exits
+with 1 if any does."""
 
 import io
 import os

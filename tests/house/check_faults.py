@@ -6,7 +6,8 @@
 Checks that
 - the numbers of rows occur once each, and in order;
 - every test that a row names exists, and a row without a test says "No test yet", or names what CI runs;
-- every row exists that a test cites, as `faults.md N` in a comment or as RowN_ in its name, or that SECURITY.md cites as [N].
+- every cited row exists. Tests cite a row as `faults.md N` in a comment or as RowN_ in a name, and
+  SECURITY.md as [N].
 Prints the violations, and exits with 1 if there are any."""
 
 import os

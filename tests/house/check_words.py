@@ -6,8 +6,9 @@
     check_words.py SOURCE_DIR --draw N [--seed S]    prints N random sentences of each kind
 
 A sentence breaks a rule if it opens with a word that hides its subject (what, who, of, as, also ...), says
-"0: that" for "0 means", has over 30 words, or uses a word of WORDS. Counted are comments and docstrings
-(of include, src, python, tools), texts (string literals of the same), and pages (README and docs)."""
+"0: that" for "0 means", has over 30 words, or uses a word of WORDS. Counts three kinds: comments
+and docstrings of include, src, python and tools; texts, which are string literals there; and pages,
+which are README and docs."""
 
 import argparse
 import ast

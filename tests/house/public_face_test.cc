@@ -1,6 +1,6 @@
 // Checks that shardwise.h and advanced.h include all public headers (for videos video.h, for
 // LibTorch libtorch.h and libtorch/advanced.h), and that these define only the types in
-// public_types.txt. A type becomes public only by a decision. All other types are in src.
+// public_types.txt. To make a type public, add it to that list. All other types are in src.
 #include <filesystem>
 #include <map>
 #include <regex>
@@ -72,7 +72,7 @@ TEST(PublicFaceTest, EachHeaderIsOnOnePage) {
       pages_of[header].push_back(page);
     }
   }
-  for (const std::string& page : kPages) pages_of.erase(page);  // these include each other
+  for (const std::string& page : kPages) pages_of.erase(page);  // a page may include another page
   for (const std::string& header : public_headers()) {
     EXPECT_THAT(pages_of[header], testing::SizeIs(1))
         << header << ": put it on a page, or into src if no user needs it";

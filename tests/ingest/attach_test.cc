@@ -398,7 +398,7 @@ TEST_F(AttachTest, GoldenFileIsReadAndItsTablesAreWrittenAgain) {
 
 TEST(CsvReaderTest, PiecesAtTheEndOfTheBufferAreWhole) {
   const TempDir dir;
-  // Cells of many lengths, so that all tokens come to lie at the end of a piece of 1 MiB.
+  // Use cells of many lengths, so that each kind of token is cut by the end of a 1 MiB piece.
   for (const std::size_t shift : {0U, 1U, 2U, 3U, 4U, 5U, 6U}) {
     std::string text = "\xEF\xBB\xBFid,b\r\n";
     const std::size_t fill = (1U << 20) - text.size() - 10 + shift;
@@ -543,7 +543,8 @@ class SideTableChain {
     if (dice_.one_in(3)) {
       say("kill " + what);
       if (!in_child(static_cast<int>(dice_.below(6)), call)) {
-        // The model takes either state, which check() then confirms.
+        // The killed call may have taken effect or not. Choose the state that the index has;
+        // check() then compares it completely.
         const auto before = tables_;
         if (!holds()) {
           apply();

@@ -228,8 +228,8 @@ class JournalModel : test::Dice {
   }
 
  private:
-  /// Replaces a shard. The new shard may have the size and time of the old one, as many tools leave
-  /// it.
+  /// Replaces a shard. The new shard may have the size and time of the old one, because many tools
+  /// keep them.
   void write(const std::string& path) {
     const int version = ++num_versions_;
     test::write_file(path, TarBuilder()

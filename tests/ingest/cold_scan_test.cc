@@ -115,7 +115,8 @@ std::uint64_t cold_bytes(const std::string& path, const Read& read) {
 TEST(ColdScanTest, AnUpdateWithoutChangesReadsNoMoreThanOpening) {
   const TempDir dir;
   const ManySamples many(dir);
-  // Read-ahead alone may read the whole table, so damage shows whether the update uses it.
+  // The kernel may read the whole table ahead, so bytes read do not show what the update uses.
+  // Damage in the table does: an update notices it only with check_index.
   std::string bytes = test::read_file(many.table);
   bytes[bytes.size() / 4] ^= 1;
   test::write_file(many.table, bytes);

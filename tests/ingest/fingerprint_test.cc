@@ -1,5 +1,5 @@
 // Resume tokens depend on fingerprints. The fingerprint of an unchanged shard under default
-// policies must stay as in golden/, which was made with the sources of cb0dd6d.
+// policies must stay as in golden/, which was made with the sources of commit cb0dd6d.
 
 #include <fstream>
 

@@ -411,7 +411,8 @@ TEST(IndexBuilderTest, ReadersSeeTheOldOrTheNewIndexWhileItIsRebuilt) {
   EXPECT_THAT(sizes, testing::IsSubsetOf({20U, 60U}));
 }
 
-/// Where the thread that sweeps has to wait in a test of two builds, and what it waits for.
+/// Fault points of two concurrent builds. One build is the sweeper, which removes old tables: it
+/// waits at `sweeper_stops_at` until the other build, the builder, is at `builder_reaches`.
 struct Meeting {
   const char* sweeper_stops_at;
   const char* builder_reaches;
@@ -426,8 +427,9 @@ void wait_for(const std::atomic<bool>& flag) {
   while (!flag) std::this_thread::yield();
 }
 
-/// Stops the sweeper at its fault point until the builder is at its own, and the builder there
-/// until the sweeper has ended, unless the builder waits for the sweeper.
+/// Stops the sweeper at its fault point until the builder is at its own. At "table.committed" the
+/// builder then waits until the sweeper has ended. At "table.waits" it does not, because there the
+/// build itself waits for the sweeper.
 void meet(const char* point) {
   const std::string_view name = point;
   if (std::this_thread::get_id() == sweeper.load()) {

@@ -1,9 +1,9 @@
 // faults.md 4: power loss during a build. The operations of a build on its files are recorded. For
 // every moment of the build, the test constructs the states that a device may have after a power
-// loss: each change that was not synced is present, missing or partial, for names and bytes
-// independently (as in "All File Systems Are Not Created Equal", OSDI 2014). In each of these
-// states the old or the new index must be complete, and the next build must work as if nothing had
-// happened.
+// loss. In such a state, each change that was not synced is present, missing or partial,
+// independently for names and for bytes. (See "All File Systems Are Not Created Equal", OSDI 2014.)
+// In each state the old or the new index must be complete, and the next build must succeed as
+// usual.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -248,7 +248,7 @@ class Random final : public Device::Choice {
   std::uint64_t bytes_of_8_;
 };
 
-// In bytes; more than these builds write.
+// Values of journal_bytes. kNoJournal is more than these builds write, so they write no journal.
 constexpr std::uint64_t kNoJournal = std::uint64_t{8} << 20;
 constexpr std::uint64_t kJournalAll = 1;
 

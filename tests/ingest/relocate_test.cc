@@ -329,7 +329,7 @@ TEST_F(MovedTest, WhatDidNotMoveIsNotLookedAt) {
   write_file(paths.back(), shard_bytes(4 * kPerShard, kPerShard));
   build_index(index(), paths);
   move();
-  fs::rename(folder("other"), folder("new_other"));  // after the other folder
+  fs::rename(folder("other"), folder("new_other"));  // moves, like the first folder
   EXPECT_EQ(relocate_index(index(), {{folder("old"), folder("new")}}).shards_moved, 4U);
   EXPECT_EQ(Index::open(index())->shard(4).path, paths.back());
   EXPECT_EQ(relocate_index(index(), {{folder("other"), folder("new_other")}}).shards_moved, 1U);

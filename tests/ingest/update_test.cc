@@ -38,7 +38,7 @@ class ChangingShards {
     }
   }
   void shuffle() { dice_.shuffle(paths_); }
-  /// The shard gets another name, or a copy, which accept_times takes for the same.
+  /// Renames a shard, or adds a copy of it. The copy has another time, which accept_times ignores.
   void move_or_copy(bool moves) {
     if (paths_.empty()) return;
     const std::string old = dice_.one_of(paths_);
@@ -125,7 +125,7 @@ TEST(UpdateTest, AnUpdatedIndexHasTheBytesOfANewOne) {
 /// An index of four shards, one byte of whose table is wrong.
 class DamagedIndex {
  public:
-  /// @param of  the part of the table's bytes at which the wrong byte is
+  /// @param of  position of the wrong byte, as a fraction of the table's size.
   explicit DamagedIndex(double of) : paths_(test::write_shards(dir_, 4, 50)) {
     build_index(index(), paths_);
     right_ = test::index_text(index());

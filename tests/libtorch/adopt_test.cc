@@ -1,4 +1,5 @@
-// Tests c10d groups that the program made itself: Gloo's, and StoreGroup. Threads are the ranks.
+// Tests process groups that use a c10d group which the program made: Gloo's, or a StoreGroup. Each
+// rank is a thread.
 
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
@@ -10,7 +11,7 @@
 #ifdef SHARDWISE_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
-#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // LibTorch 2 has another constructor
+#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // c10d::Reducer differs in LibTorch 2
 #define SHARDWISE_HAVE_REDUCER
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #endif
@@ -62,7 +63,7 @@ TEST_P(AdoptTest, ItsCollectivesAreThoseOfEveryGroup) {
       const std::int64_t sum = size * (size - 1) / 2;
       EXPECT_EQ(group.all_reduce(std::int64_t{rank}), sum);
       EXPECT_EQ(group.all_reduce(rank + 0.5, ProcessGroup::ReduceOp::kMin), 0.5);
-      // Too large for the header; also a tensor with strides.
+      // Tensors that are too large to be sent in the header. The second one has strides.
       const auto large = torch::full({1000}, rank, torch::kFloat);
       group.all_reduce(large);
       EXPECT_TRUE(large.eq(sum).all().item<bool>());
@@ -146,7 +147,7 @@ TEST_P(AdoptTest, AWholeRunGoesOverIt) {
   EXPECT_TRUE(weights[0].equal(weights[1]) && weights[0].equal(weights[2]));
 }
 
-/// While it lives, LibTorch computes in bfloat16 on this thread, as autocast decides.
+/// Turns autocast to bfloat16 on for this thread, until this object is destroyed.
 class Autocast {
  public:
   Autocast() { set(true); }
@@ -173,8 +174,8 @@ torch::Tensor summed_loss(torch::nn::Sequential& model, const torch::Tensor& inp
   return torch::cross_entropy_loss(scores.to(torch::kFloat), labels, {}, at::Reduction::Sum);
 }
 
-/// Makes a model with different weights on each rank, the same in every run. Not random: rounding
-/// random weights to bfloat16 sometimes turns a ReLU off.
+/// Makes a model whose weights differ between ranks, but not between runs. They are not random,
+/// because rounding random weights to bfloat16 may change the sign of a ReLU's input.
 torch::nn::Sequential make_model(int rank) {
   torch::nn::Sequential model(torch::nn::Linear(4, 8), torch::nn::ReLU(), torch::nn::Linear(8, 3));
   const torch::NoGradGuard no_grad;
@@ -218,8 +219,8 @@ void expect_close(torch::nn::Sequential& model, const std::vector<torch::Tensor>
   }
 }
 
-/// Returns 12 samples in unequal parts: two passes per rank, for three ranks. The last rank has
-/// none.
+/// Returns 12 samples in six unequal parts: two for each of three ranks, one per backward pass. The
+/// parts of the last rank are empty.
 std::vector<torch::Tensor> unequal_parts() {
   const auto inputs = torch::arange(48, torch::kFloat).view({12, 4}).sin();
   return inputs.split_with_sizes({5, 1, 3, 3, 0, 0});

@@ -173,7 +173,7 @@ TEST(CheckpointTest, WhatAnotherVersionOfLibTorchWroteIsRead) {
     EXPECT_EQ(file->text("text"), "a text");
     EXPECT_EQ(file->integer("integer"), -7);
     EXPECT_EQ(file->number("number"), 0.1);
-    // Values loaded from the file, and put into another checkpoint, are the same.
+    // Values that are loaded from the file and put into another checkpoint must stay the same.
     Net net;
     torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(0.5).amsgrad(true));
     file->load("model", *net);
@@ -293,7 +293,7 @@ TEST(CheckpointTest, StateOfAnotherTypeIsNamed) {
   EXPECT_EQ(saved.integer("epoch"), 3);
 }
 
-/// A checkpoint file, with the text of the last refusal to read it.
+/// A checkpoint file, and the text of the error if its last read was refused.
 struct Kept {
   explicit Kept(const std::string& path, int keep = 2)
       : file(path, ProcessGroup(), {.keep = keep, .on_refused = [this](const std::string& why) {
@@ -411,7 +411,7 @@ TEST(CheckpointFileTest, ASignalEndsTheReadingOfALargeOne) {
   ::raise(SIGUSR1);
   EXPECT_THROW(static_cast<void>(large.read()), Cancelled);
   EXPECT_TRUE(small.read()) << "it takes no time";
-  large.write(checkpoint);  // ranks that stop must still be able to write a checkpoint
+  large.write(checkpoint);  // a signal must not prevent the last checkpoint
   EXPECT_TRUE(CheckpointFile(dir / "large.pt", ProcessGroup()).read());
 }
 
@@ -429,7 +429,7 @@ TEST(CheckpointFileTest, AWriterThatWasKilledAnywhereLeavesAWholeOne) {
   EXPECT_EQ(same.step(), 2);
   same.write(3);
   EXPECT_EQ(Kept(dir / "run.pt.1").step(), 2);
-  fs::remove(dir / "run.pt");  // as on a file system without hard links
+  fs::remove(dir / "run.pt");  // a state that occurs on file systems without hard links
   EXPECT_EQ(Kept(dir / "run.pt").step(), 2);
   EXPECT_THAT(dir.list(), ElementsAre("run.pt.1"));
 }

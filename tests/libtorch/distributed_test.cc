@@ -184,7 +184,7 @@ TEST_F(LostTest, OfALostPeerAllOthersSayWhichItWas) {
 }
 
 TEST_F(LostTest, ARankThatIsKilledWithinABackwardPassOfC10dsReducerIsNamed) {
-  // faults.md 63
+  // Fault under test: tests/faults.md 63.
   run(3, "reducer-lost");
   for (const int rank : {0, 2}) {
     EXPECT_THAT(told(rank), AllOf(HasSubstr("(a rank ended): rank " + std::to_string(rank)),
@@ -255,7 +255,7 @@ TEST_F(DistributedTest, RanksOutOfStepHearWhichCallsTheyWereAt) {
 }
 
 TEST_F(DistributedTest, RanksThatGoByOtherDataOrOptionsHearItBeforeTheFirstSum) {
-  // faults.md 54
+  // Fault under test: tests/faults.md 54.
   ASSERT_TRUE(run(3, "contract", {make_levels("train", 20), make_levels("other", 21)}).ok());
   const std::vector<std::vector<std::string>> wanted = {
       {"batch size", "'64' on rank 2 and '32' on ranks 0 and 1"},

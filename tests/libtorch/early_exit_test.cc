@@ -1,5 +1,5 @@
-// Programs that use an ImageLoader at random, and abandon it: whatever the loader was doing ends,
-// no sample is repeated, and proofs succeed if and only if they should.
+// Random programs that use an ImageLoader and abandon it. Whatever the loader is doing must end, no
+// sample may be repeated, and proofs must succeed if and only if the epoch was delivered exactly.
 //
 //     tools/test.sh --thorough -R libtorch_early_exit_test    many more programs
 //     SHARDWISE_SEED=17 libtorch_early_exit_test              one program, in detail

@@ -54,7 +54,7 @@ TEST(EvaluateTest, AModuleIsEvaluatedInItsModeAndPutBack) {
                                       return torch::zeros({images.size(0), 7});
                                     }),
                                     data, {});
-  EXPECT_EQ(wrong.sum, 4);  // of equal scores class 0 is the best: right for samples 0, 7, 14, 21
+  EXPECT_EQ(wrong.sum, 4);  // equal scores mean class 0, which is right for 0, 7, 14 and 21
   EXPECT_EQ(test::error_code([&] {
               exact_accuracy(Predict([](const torch::Tensor&) {
                                return torch::zeros({1, 7});
@@ -149,7 +149,7 @@ TEST(EvaluateTest, TiesAndNansAreDecidedTheSameWayEverywhere) {
                                return torch::zeros({images.size(0), 7});
                              }),
                              data, {}, {.batch_size = 4, .top_k = {1, 3}});
-  EXPECT_EQ(flat.top[0].sum, 1);  // of equal scores the first class is the best
+  EXPECT_EQ(flat.top[0].sum, 1);  // equal scores mean the first class
   EXPECT_EQ(flat.top[1].sum, 3);
   EXPECT_EQ(flat.confusion.select(1, 0).sum().item<std::int64_t>(), 7);
   const auto nan = evaluate(Predict([](const torch::Tensor& images) {

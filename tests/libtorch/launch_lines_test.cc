@@ -94,7 +94,8 @@ class LaunchLinesTest : public testing::Test {
                                                                  << test::read_file(log);
     EXPECT_THAT(test::read_file(log), HasSubstr("epoch 0: 24 samples, each exactly once: proven"));
   }
-  /// The same for a line that is run twice at the same time, with `variable` set to 0 and to 1.
+  /// Like expect_proof(), but runs the line twice at the same time, with `variable` set to 0 and to
+  /// 1.
   void expect_proof_of_two(const std::string& command, const std::string& variable) {
     expect_proof("export " + variable + "=1; { " + command + "; } & export " + variable + "=0; " +
                  command + " && wait $!");

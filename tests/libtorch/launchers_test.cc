@@ -112,11 +112,12 @@ TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
   expect_two_jobs({*srun, "--overcommit", "-n", "2"}, 2);
 }
 
-/// A script: connects two network namespaces by a virtual cable, and runs ranks 0 and 1 in the
-/// first and rank 2 in the second. $1 is the rank program, $2 the case, $3 the prefix of output
-/// files. In cases that begin with "unplugged", removes the cable once all ranks make calls. $4 is
-/// MASTER_ADDR; host-a is a loopback address in the first namespace, as in Debian's /etc/hosts.
-/// Exits with 77 if namespaces are not available.
+/// A script that connects two network namespaces by a virtual cable. It runs ranks 0 and 1 in the
+/// first and rank 2 in the second. Exits with 77 if namespaces are not available.
+/// - $1 is the rank program, $2 the case, and $3 the prefix of output files. In cases that begin
+///   with "unplugged", the script removes the cable once all ranks make calls.
+/// - $4 is MASTER_ADDR. The name host-a is a loopback address in the first namespace, as in
+///   Debian's /etc/hosts.
 constexpr const char* kTwoHosts = R"(
 program=$1 case=$2 out=$3 master=$4
 a=shardwise-a-$$ b=shardwise-b-$$
@@ -185,7 +186,7 @@ TEST_F(HostsTest, RankZeroOnAnotherHostThanMasterAddrIsNamed) {
 class CableTest : public HostsTest, public testing::WithParamInterface<const char*> {};
 
 TEST_P(CableTest, RanksBehindACableThatIsPulledAreNamedAtTheTimeout) {
-  // faults.md 63
+  // Fault under test: tests/faults.md 63.
   run_on_two_hosts(GetParam());
   if (IsSkipped() || HasFailure()) return;
   for (const char* rank : {"0", "1"}) {

@@ -65,8 +65,8 @@ void reduce_types(const Arguments&) {
       REQUIRE(given.equal(of_rank(world - 1, type, size)));
     }
   }
-  // If 16-bit numbers were added one by one, the ones would be lost: 256 + 1 is 256 in bfloat16,
-  // and 2048 + 1 is 2048 in float16.
+  // Sums must not be rounded to 16 bits after each addition: 256 + 1 is 256 in bfloat16, and 2048 +
+  // 1 is 2048 in float16.
   for (const std::int64_t size : {1, 1000}) {
     const auto bfloat =
         torch::full({size}, group.rank() == 0 ? 256 : 1, torch::TensorOptions(torch::kBFloat16));
@@ -94,7 +94,7 @@ void reduce_types(const Arguments&) {
   group.all_reduce(conjugate);
   REQUIRE(torch::imag(plain).eq(3.0 * world).all().item<bool>());
   REQUIRE(torch::imag(conjugate).eq(-3.0 * world).all().item<bool>());
-  // A single number, and a tensor without numbers.
+  // Single numbers, and an empty tensor.
   REQUIRE(group.all_reduce(std::int64_t{group.rank()}) == world * (world - 1) / 2);
   REQUIRE(group.all_reduce(std::int64_t{group.rank()}, Op::kMax) == world - 1);
   REQUIRE(group.all_reduce(group.rank() + 0.5, Op::kMin) == 0.5);
@@ -149,7 +149,7 @@ void frozen(const Arguments&) {
   sl::require_same_replicas(*model, group);
 }
 
-/// replicas OUT: differences between the ranks' models are named.
+/// replicas OUT: the ranks' models differ, and each error must name the difference.
 void replicas(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const bool odd = group.rank() == 2;
@@ -169,7 +169,7 @@ void replicas(const Arguments& arguments) {
   note();
   bias.zero_();
   sl::require_same_replicas(*model, group);
-  // Buffers differ after a batch that only this rank has seen. Averaging makes them equal.
+  // The buffers differ once each rank has seen another batch. Averaging makes them equal.
   model->train();
   model->forward(torch::full({4, 3}, group.rank(), torch::kFloat) * torch::arange(12).view({4, 3}));
   note();
@@ -291,7 +291,7 @@ void accumulated(const Arguments&) {
     REQUIRE(averager.average(0, group) == 0);
     REQUIRE(!layer->weight.grad().defined() && !layer->bias.grad().defined());
   }
-  // Numbers that would be lost in float32 or bfloat16.
+  // Gradients whose sum float32 or bfloat16 would round to the largest of them.
   auto wide = torch::zeros({1}, torch::TensorOptions(torch::kFloat64).requires_grad(true));
   auto narrow = torch::zeros({1}, torch::TensorOptions(torch::kBFloat16).requires_grad(true));
   const std::int64_t rank = group.rank();
@@ -346,7 +346,8 @@ void out_of_step(const Arguments& arguments) {
   }
 }
 
-/// contract OUT INDEX OTHER: settings that must be equal on all ranks differ.
+/// contract OUT INDEX OTHER: one rank has another value of a setting that must be equal on all
+/// ranks.
 void contract(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const bool odd = group.rank() == 2;
@@ -367,13 +368,13 @@ void contract(const Arguments& arguments) {
   note([&] { sl::ImageLoader(same, group, {.batch_size = 2, .resize = {odd ? 4 : 8, 4}}); });
   // The number of threads may differ between ranks.
   sl::ImageLoader(same, group, {.batch_size = 2, .threads = odd ? 2u : 1u});
-  // Shapes of a model.
+  // Models whose parameters have different shapes.
   note([&] { sl::broadcast_parameters(*torch::nn::Linear(4, odd ? 3 : 2), group); });
   // After these errors the group is still usable.
   REQUIRE(group.all_reduce(std::int64_t{1}) == group.world_size());
 }
 
-/// report OUT: three ranks that spent their time in an epoch differently.
+/// report OUT: three ranks report an epoch, in which each spent its time in another way.
 void report(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   using std::chrono::milliseconds;

@@ -22,7 +22,8 @@
 
 namespace shardwise::test {
 
-/// [0] is the case's name, [1] the prefix of its output files.
+/// Arguments of a case: [0] is its name, [1] is OUT, the prefix of its output files, and the others
+/// depend on the case.
 using Arguments = std::vector<std::string>;
 using Cases = std::vector<std::pair<std::string, void (*)(const Arguments&)>>;
 
@@ -32,7 +33,7 @@ const Cases& peer_cases();
 const Cases& stop_cases();
 
 /// Returns the text of the Error that `call` throws.
-/// @param code  the error's expected code; nullopt means: any.
+/// @param code  the error's expected code; nullopt means any code.
 template <class Call>
 std::string text_of(std::optional<ErrorCode> code, Call&& call) {
   try {

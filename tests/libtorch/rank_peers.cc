@@ -1,4 +1,4 @@
-// Cases in which ranks meet, and in which ranks are lost.
+// Cases in which ranks connect to each other, and in which ranks are lost.
 
 #include <torch/torch.h>
 #include <unistd.h>
@@ -49,7 +49,8 @@ void hang(const Arguments& arguments) {
   }
   tell(arguments[1], text_of(std::nullopt, [&] { group.barrier(); }));
   if (group.rank() != 2) return;
-  // End rank 1, as the launcher waits for it. Rank 0 has its letters by now, or waits for none.
+  // End rank 1, because the launcher waits for it. This does not change rank 0's error: it has the
+  // messages that name the lost rank by now, or waits for none.
   ::kill(static_cast<pid_t>(process), SIGKILL);
 }
 

@@ -11,7 +11,7 @@
 
 namespace shardwise::libtorch {
 
-/// Runs cases of the rank program, whose ranks write results to files: see told().
+/// Runs cases of the rank program. Its ranks write their results to files, which told() reads.
 class RanksTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -32,8 +32,8 @@ class RanksTest : public testing::Test {
     return test::read_file(dir_ / (out + "." + std::to_string(rank)));
   }
 
-  /// Makes samples with 4x4 images, whose level gives the class (20 levels per class), with the
-  /// classes in turn. Every fifth sample has another label.
+  /// Makes an index of samples with 4x4 images of one level. The classes come in turn, and class c
+  /// has the level 20 c + 10. The label of every fifth sample is not its image's class.
   std::string make_levels(const std::string& name, std::size_t count) {
     std::vector<test::Fields> samples;
     for (std::size_t i = 0; i < count; ++i) {

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // LibTorch 2 has another constructor
+#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // c10d::Reducer differs in LibTorch 2
 #define SHARDWISE_HAVE_REDUCER
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #endif
@@ -100,7 +100,8 @@ struct Decoder {
   std::atomic<bool> is_released{false};
 };
 
-/// Trains a row of numbers with integer gradients, so that sums are equal on any number of ranks.
+/// Trains a vector of weights with integer gradients, so that sums are equal on any number of
+/// ranks.
 class Trainer {
  public:
   Trainer(const Dataset& data, const sl::ProcessGroup& group, const std::string& path,
@@ -324,8 +325,8 @@ class Lives {
     }
   }
 
-  /// The checkpoint must be of a complete step, and of the last one if the ranks wrote it on
-  /// stopping.
+  /// Checks that the checkpoint is of a complete step, and of the last step if the ranks wrote it
+  /// when they stopped.
   void check_checkpoint(const std::string& path, const Plan& plan,
                         const std::optional<std::uint64_t>& step) {
     const auto last = sl::CheckpointFile(path, control_).read();
@@ -360,7 +361,8 @@ void lives(const Arguments& arguments) {
   for (int stops = 0; stops < std::stoi(arguments[3]); ++seed) stops += all.live(seed);
 }
 
-/// count OUT INDEX own|adopted: a step makes one exchange, and the collective of the gradients.
+/// count OUT INDEX own|adopted: the group makes one exchange per step, and one collective call,
+/// which sums the gradients.
 void count(const Arguments& arguments) {
   const auto data = Dataset::open(arguments[2]);
   sl::StopGuard guard;
@@ -446,7 +448,8 @@ class ReducerRun {
             Trap::signal = is_now && trouble == Trouble::kSignal ? SIGTERM : 0;
             make_step(depth);
             const auto after = sl::GroupAccess::calls(group_).counts();
-            // The calls of the gradients, and only one more: the text of a reason to stop.
+            // One call for each layer's gradients. If the run stops, one more call sends the
+            // reason's text.
             const std::uint64_t calls = group_.world_size() > 1 ? kLayers : 0;
             const std::uint64_t texts = calls > 0 && guard_.should_stop() ? 1 : 0;
             REQUIRE(after.exchanges == before.exchanges + calls);
@@ -649,8 +652,8 @@ void guards(const Arguments& arguments) {
   }
 }
 
-/// second OUT FIRST SIGNAL...: sends the signals. When the last one comes again, it must end the
-/// process at once.
+/// second OUT SIGNAL...: sends itself the signals, of which only the first one counts as the reason
+/// to stop. When the last signal is sent again, it must end the process at once.
 void second(const Arguments& arguments) {
   sl::StopGuard guard;
   std::vector<int> signals;

@@ -42,7 +42,7 @@ TEST_F(StopTest, AStepHasTheCollectivesOfItsGradientsAndNoOther) {
 }
 
 TEST_F(StopTest, ARankThatThrowsWithinABackwardPassOfC10dsReducerStopsAllAtOnce) {
-  // faults.md 64
+  // Fault under test: tests/faults.md 64.
   for (const int world : {1, 2, 3}) {
     const std::string name = std::to_string(world);
     const auto result =
@@ -90,7 +90,7 @@ TEST(StopGuardTest, HandlersAreThoseFromBeforeOnceItIsGone) {
 }
 
 TEST(StopGuardTest, WhileItLivesAClosedPipeIsAnErrorAndNoEnd) {
-  // faults.md 67
+  // Fault under test: tests/faults.md 67.
   const auto write_to_closed = [] {
     std::array<int, 2> ends{};
     EXPECT_EQ(::pipe(ends.data()), 0);

@@ -225,7 +225,8 @@ TEST_F(RanksTrainTest, TheScheduleStandsWhereItStoodOnMoreRanks) {
     return more;
   };
   ASSERT_EQ(run(dir_, with_batches_of_12({"--epochs", "1", "--checkpoint", checkpoint})).code, 0);
-  // Twice the ranks need half the steps. If the schedule counted steps, it would be complete.
+  // With twice the ranks, an epoch has half the steps. If the learning rate depended on the number
+  // of steps, its schedule would be at its end, and the learning rate would be 0.
   const auto loss_of_the_rest = [&](const std::string& rate) {
     const std::string copy = dir_ / ("at-" + rate + ".pt");
     std::filesystem::copy_file(checkpoint, copy);
@@ -337,7 +338,7 @@ TEST_F(RanksTrainTest, RunsThatAreKilledAgainAndAgainLoseNoSampleAndNoDigitOfThe
 }
 
 TEST_F(TrainTest, AnEvaluationThatASignalEndedIsMadeFirstWhenTheRunGoesOn) {
-  // faults.md 66
+  // Fault under test: tests/faults.md 66.
   test::make_dataset(dir_, "many", samples(2000), 500);
   const auto arguments = [&](const std::string& name, std::vector<std::string> more) {
     more.insert(more.end(),
@@ -381,7 +382,7 @@ TEST_F(TrainTest, AnEvaluationThatASignalEndedIsMadeFirstWhenTheRunGoesOn) {
 }
 
 TEST_F(TrainTest, ASignalThatComesWhileTheProcessEndsKillsNoRunThatIsDone) {
-  // faults.md 67
+  // Fault under test: tests/faults.md 67.
   Trainer trainer(dir_, with({"--epochs", "1"}));
   const auto is_done = [&] {
     return trainer.has_begun() &&
@@ -514,7 +515,7 @@ TEST_F(RanksTrainTest, ARunThatIsOutOfTimeOrPatienceEndsWithZeroAndItsCheckpoint
   EXPECT_THAT(done.err,
               AllOf(HasSubstr(": no better accuracy"), HasSubstr("2 evaluations (rank 0)")));
   EXPECT_THAT(done.out, HasSubstr("each sample counted once"));
-  // The resumed run has no patience left.
+  // The resumed run ends at once, because its evaluations have already used up --patience.
   const auto again = run(dir_, with({"--local-ranks", "2", "--epochs", "100", "--patience", "2",
                                      "--checkpoint", dir_ / "best.pt", "--resume"}));
   EXPECT_EQ(again.code, 0) << again.err;
@@ -759,7 +760,7 @@ class RankByHand {
 };
 
 TEST_F(RanksTrainTest, RanksStartedWithOtherDataOrOptionsAllSayWhichAndWhere) {
-  // faults.md 54
+  // Fault under test: tests/faults.md 54.
   test::make_dataset(dir_, "other", samples(121), 50);
   const auto job = [&](const std::string& name) {
     return "train_test " + std::to_string(::getpid()) + " " + name;

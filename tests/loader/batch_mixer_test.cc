@@ -153,7 +153,7 @@ TEST(BatchMixerTest, ABatchWhoseFirstSampleIsBadIsMixedAsOneThatDoesWithoutIt) {
   options.by_length = Loader::ByLength{.field = "txt", .window = 12};
   options.max_bad = 3;
   const auto found = batches_of(data, options);
-  // As after a resume, the token lists the bad samples.
+  // Leave the bad samples out from the start, as a resumed run does.
   for (const std::uint64_t bad : {0, 4, 8}) options.order.skip.add_sample(bad);
   const auto known = batches_of(data, options);
   ASSERT_EQ(found.size(), known.size());

@@ -141,7 +141,7 @@ TEST(CompressedFieldsTest, ASampleMayHaveEither) {
   EXPECT_EQ(batch["txt"].text(2), "two streams");
 }
 
-// faults.md 41
+// Fault under test: tests/faults.md 41.
 TEST(CompressedFieldsTest, WhatCannotBeExpandedIsABadField) {
   const test::TempDir dir;
   const std::string good = compressed_bytes(std::string(300, 'x') + "text", Compression::kGzip);
@@ -206,7 +206,7 @@ TEST(CompressedFieldsTest, BadOnesAreLeftOut) {
   EXPECT_EQ(loader.stats().bad_samples, 3U);
 }
 
-// faults.md 41
+// Fault under test: tests/faults.md 41.
 TEST(CompressedFieldsTest, ABombIsRefusedInBoundedMemory) {
   const test::TempDir dir;
   constexpr std::uint64_t kCap = std::uint64_t{1} << 20;

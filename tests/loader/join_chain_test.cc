@@ -1,12 +1,12 @@
 // Compares random joins with a naive model: lists of samples with maps of fields.
 //
-// A chain makes small datasets with missing, repeated and foreign keys, joins them (inner or left,
-// twice, nested, with a suffix, of views), takes views of the result, and compares everything that
-// a dataset says. Then ranks read epochs of it with loaders whose columns are of all datasets, and
-// resume on another number of ranks.
+// A chain makes small datasets with missing, repeated and foreign keys, and joins them: inner or
+// left, twice, nested, with a suffix, or from views. It compares all samples and properties of the
+// result, and of views of it, with the model. Then ranks read epochs of the result, with columns
+// from all the joined datasets, and resume on another number of ranks.
 //
-//     tools/test.sh --thorough -R loader_join_chain_test    many more of them
-//     SHARDWISE_SEED=17 loader_join_chain_test              one, in detail
+//     tools/test.sh --thorough -R loader_join_chain_test    many more chains
+//     SHARDWISE_SEED=17 loader_join_chain_test              one chain, in detail
 
 #include <algorithm>
 #include <cstdint>
@@ -413,7 +413,8 @@ class JoinChain {
     ++tally_["epochs proven"];
   }
 
-  /// A token must not fit the dataset of which the join was made, nor a join with another one.
+  /// Checks that a token of `set` is refused once `set` is joined with another dataset, although
+  /// the samples' numbers stay the same.
   void refuse_elsewhere(const Set& set, const Order& order, const ResumeToken& token) {
     const Set other = made("z", "zcls", /*may_repeat=*/false);
     const Dataset another =

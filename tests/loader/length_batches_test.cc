@@ -109,9 +109,9 @@ Loader::Options packing_options() {
   return options;
 }
 
-/// The result of run(), which runs an epoch of `data` on `world` ranks, from a token and for a
-/// number of steps if given: the delivered samples, the token afterwards, and the proof if the
-/// epoch ended.
+/// The result of run(): the delivered samples, the token afterwards, and the proof if the epoch
+/// ended. run() reads an epoch of `data` on `world` ranks, from the token if one is given, and for
+/// at most `max_steps` steps.
 struct Delivered {
   Steps steps;
   ResumeToken token;
@@ -259,7 +259,7 @@ TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
   EXPECT_THAT(text(plain, forged), HasSubstr("no window begins"));
   EXPECT_ERROR(test::Says("same by_length"),
                make_sampler(data, options_of().order, {})->resume(token));
-  // At the end of an epoch, a token accepts another rule.
+  // A token at the end of an epoch can be used with another rule for batches.
   const ResumeToken end = run(data, options_of(), 1).token;
   EXPECT_TRUE(end.to_text().starts_with("sw2."));
   EXPECT_THAT(run(data, plain, 2, end).proof, HasSubstr("epoch 1: 75 samples"));
@@ -317,7 +317,7 @@ TEST(GroupBatchesTest, WithinAnEpochOtherGroupsAreRefused) {
               test::Says("batch_sizes 6 6 6, held over, window 32' in the token",
                          "batch_sizes 6 6, held over, window 32' in this loader"));
   EXPECT_THAT(text([](Loader::ByGroup& rule) { rule.window = 64; }), HasSubstr("cannot change"));
-  Loader::Options named = group_options();  // the keys are only names
+  Loader::Options named = group_options();  // other keys for the same groups
   named.by_group->expression = "'g' || (sample % 3)";
   Loader loader(data, named);
   loader.restore(token);

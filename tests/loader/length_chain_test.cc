@@ -164,8 +164,8 @@ class LengthChain : public test::LoaderChain {
   }
 
  private:
-  /// A window of the current epoch. Its batches contain numbers in the window. A sample that was
-  /// held over to the window has a negative number, modulo 2^64.
+  /// A window of the current epoch. In its batches, a sample is its number in the window. A sample
+  /// that was held over from an earlier window has a negative number, modulo 2^64.
   struct Window {
     std::uint64_t first = 0;  // position of the window's first sample
     std::vector<PlacedBatch> batches;
@@ -335,7 +335,7 @@ class LengthChain : public test::LoaderChain {
   std::string sample_key(std::uint64_t sample) const override { return samples_[sample].key; }
   std::uint64_t sample_at(std::uint64_t position) const { return samples_at_[position]; }
 
-  /// Moves the model to a number of batches in an epoch.
+  /// Moves the model to the point after the first `first` batches of an epoch.
   void move_to(std::uint64_t epoch, std::uint64_t first, Ledger ledger) {
     make_epoch(epoch);
     first_ = first;
@@ -567,8 +567,9 @@ class LengthChain : public test::LoaderChain {
     return before;
   }
 
-  /// Whether all samples of the windows before a token are held over. Such a token is only forged:
-  /// a loader's token before the first batch has position 0.
+  /// Returns true if all samples of the windows before a token are held over, so that no batch is
+  /// before it. Only a forged token is like this: a loader's token before the first batch has
+  /// position 0.
   bool is_before_all_batches(const ResumeToken& token) {
     const std::uint64_t was_at = epoch_;
     make_epoch(token.epoch);
@@ -694,15 +695,15 @@ class LengthChain : public test::LoaderChain {
   std::vector<std::string> group_keys_;     // by the number of the group
   std::vector<std::uint64_t> group_sizes_;  // batch sizes
   std::uint64_t batch_size_ = 1;
-  std::vector<std::uint64_t> lengths_;  // lengths by the rule, by sample
+  std::vector<std::uint64_t> lengths_;  // each sample's length, as the rule measures it
 
   std::uint64_t epoch_ = 0;
   std::vector<std::uint64_t> samples_at_;  // sample at each position
   std::vector<Window> windows_;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> dealt_;  // (window, number of its batch)
-  std::uint64_t first_ = 0;  // batches before the loaders were made or moved
-  SkipList skip_;            // the skip list since then
-  Ledger delivered_before_;  // deliveries of this epoch before that
+  std::uint64_t first_ = 0;  // number of the epoch's first batch for these loaders
+  SkipList skip_;            // the skip list from that batch on
+  Ledger delivered_before_;  // deliveries of this epoch before that batch
 };
 
 // The example in docs/formats/length-batches.md.

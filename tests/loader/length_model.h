@@ -131,7 +131,8 @@ inline std::vector<PlacedBatch> model_grouped(const std::vector<std::uint64_t>& 
       if (own.empty() || !joins(own.back(), i)) own.emplace_back();
       own.back().push_back({i, 0});
     }
-    // Another sample as long as the longest of the last batch would join it.
+    // Hold the group's last batch over if it is not full: one more sample of its greatest length
+    // would fit.
     if (groups.holds_over && !own.empty() && joins(own.back(), own.back().back().number)) {
       for (const Placed& placed : own.back()) held_over.push_back(placed.number);
       own.pop_back();

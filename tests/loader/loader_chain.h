@@ -44,7 +44,7 @@ class LoaderChain {
   using Ledger = std::map<std::uint64_t, std::uint64_t>;  // sample -> deliveries
   struct Rank {
     std::unique_ptr<Loader> loader;
-    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad; since begin_piece()
+    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad since begin_piece()
     std::uint64_t failed = 0;  // batches that failed since the last one that was made
     std::uint64_t lost = 0;    // batches that failed earlier
   };
@@ -74,7 +74,7 @@ class LoaderChain {
   virtual void op() = 0;
   virtual std::uint64_t epoch() const = 0;
   virtual std::uint64_t steps() const = 0;
-  /// Returns the rows of step taken_ of rank `r`.
+  /// Returns the rows that rank `r` gets in step `taken_`.
   virtual Rows rows_of(std::size_t r) const = 0;
   virtual std::string sample_key(std::uint64_t sample) const = 0;
   virtual void check_batch(const Batch& batch, const std::vector<Row>& rows) = 0;
@@ -154,7 +154,7 @@ class LoaderChain {
     ++tally_["worlds"];
   }
 
-  /// Begins at a point with these earlier deliveries of the epoch.
+  /// Begins a piece of an epoch. `ledger` has the epoch's earlier deliveries.
   void begin_piece(Ledger ledger) {
     ledger_ = std::move(ledger);
     is_stopped_ = false;

@@ -142,7 +142,7 @@ class Chain : public test::LoaderChain {
     begin({});
   }
 
-  /// @param is_within  within an epoch, of which `ledger` has the earlier deliveries.
+  /// @param is_within  true: the loaders begin within an epoch. `ledger` has its deliveries so far.
   void begin(const Ledger& ledger, bool is_within = false) {
     delivered_before_.reset();
     if (is_within) delivered_before_ = ledger;
@@ -398,7 +398,7 @@ class Exits {
 
   Dice dice_;
   std::shared_ptr<ScarceMemory> memory_;
-  std::atomic<std::int64_t> fuse_{-1};  // number of rows before one throws; below 0: none throws
+  std::atomic<std::int64_t> fuse_{-1};  // number of rows until one throws; -1 means none throws
   std::unique_ptr<Loader> loader_;
   std::vector<Batch> kept_;
 };

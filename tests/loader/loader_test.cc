@@ -185,8 +185,8 @@ T& given(std::optional<T>& option) {
   return *(option = T{});
 }
 
-/// Returns options that differ from each other in one option each: all options that must be equal
-/// on all ranks.
+/// Returns, for each option that must be equal on all ranks, a set of options in which only this
+/// option is not the default.
 std::vector<Loader::Options> one_option_each() {
   std::vector<Loader::Options> all;
   const auto add = [&](auto&& change) { change(all.emplace_back()); };
@@ -444,7 +444,8 @@ TEST(LoaderTest, MemoryIsUsedAgainAndABatchMayOutliveItsLoader) {
   EXPECT_EQ(memory->held, 0);
 }
 
-/// Loads quick batches of one row until more than `enough` are in flight, at most for `epochs`.
+/// Loads quick batches of one row until more than `enough` are in flight, but at most `epochs`
+/// epochs.
 /// @return  the largest number of batches in flight.
 std::uint64_t most_in_flight(const Dataset& data, const Loader::Options& options,
                              std::uint64_t enough, std::uint64_t epochs) {

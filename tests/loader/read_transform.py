@@ -1,6 +1,8 @@
-"""Computes what a transform makes of an image, written from docs/formats/transforms.md (and order.md for keys).
+"""Computes what a transform makes of an image. Written only from docs/formats/transforms.md, and
+from order.md for keys.
 
-python3 read_transform.py reads requests, one JSON object a line, and prints one answer a line; see answer().
+python3 read_transform.py reads requests, one JSON object per line, and prints one answer per line;
+see answer().
 """
 
 import json

@@ -67,7 +67,7 @@ Fetchers::Options patient_options() {
   return options;
 }
 
-/// All samples are numbered through: sample i has the text "text <i>" and the number i.
+/// Samples are numbered across all shards: sample i has the text "text <i>" and the number i.
 class RemoteLoaderTest : public testing::Test {
  protected:
   RemoteLoaderTest()
@@ -298,7 +298,7 @@ TEST_F(RemoteLoaderTest, StopEndsAWaitForAServerThatHangs) {
 
 TEST_F(RemoteLoaderTest, DestructionAndAnotherEpochDoNotWaitForAServerThatHangs) {
   for (const Way& way : all_ways()) {
-    // Without threads nothing runs beside next().
+    // Without threads, the loader does nothing outside next().
     if (way.threads == 0 && way.fetch_threads == 0) continue;
     SCOPED_TRACE(testing::PrintToString(way));
     const Dataset data = open(way.has_cache);

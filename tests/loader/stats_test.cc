@@ -280,7 +280,8 @@ TEST(LoaderStatsTest, BatchesThatWereReadyAreTold) {
                                          });
   Loader loader(data, {.columns = {counted}, .batch_size = 8, .threads = 1, .prefetch = 3});
   for (int batches = 0; loader.next(); ++batches) {
-    // All batches that may be made ahead have their rows. The last of them may not be collated yet.
+    // Wait until the rows of all batches that may be made ahead exist. The last of these batches
+    // may not be complete yet.
     const int ahead = std::min(40, 8 * (batches + 4));
     while (made < ahead) std::this_thread::yield();
   }
@@ -298,7 +299,7 @@ TEST(LoaderStatsTest, TheFirstNextOfAnEpochWaitsForItsThreads) {
     Loader loader(data, {.columns = {columns::key()}, .batch_size = 4, .threads = threads});
     for (auto epoch : loader.epochs(3)) {
       const Loader::Stats before = loader.stats();
-      // Also counts batches that a thread has made before next() is called.
+      // The first next() counts as a wait, even if a thread has made the batch before.
       for (const Batch& batch : epoch) {
         EXPECT_EQ(batch.size(), 4u);
         const Loader::Stats stats = loader.stats();

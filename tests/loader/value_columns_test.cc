@@ -24,7 +24,7 @@ using test::one_batch;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Makes one row. Returns its bytes, or the code of the error.
+/// The result of make(): the bytes of the row that a column makes of a sample, or the error.
 struct Made {
   std::string bytes;
   std::optional<ErrorCode> error;
@@ -289,7 +289,7 @@ TEST(ValueColumnsTest, MetadataOfAViewAndOfAMixtureIsThatOfTheSample) {
   std::vector<test::Fields> samples;
   for (int i = 0; i < 50; ++i) samples.push_back({{"cls", std::to_string(i)}});
   const Dataset data = indexed(dir, samples, {"cls"});
-  const Dataset more = indexed(other, samples, {"x=cls", "cls"});  // in another place
+  const Dataset more = indexed(other, samples, {"x=cls", "cls"});  // cls is not the first column
   const MixedDataset mixed({data.where("cls % 3 = 1"), more.where("cls > 40")});
   Loader loader(mixed, {.columns = {columns::metadata("cls"), columns::integer("cls").named("own")},
                         .order = {.seed = 5},

@@ -1,8 +1,9 @@
-"""Answers questions about orders and tokens from the pages of docs/formats: python3 answer.py [INDEX | --size N] [ORDER]
+"""Answers questions about orders and tokens. Written only from the pages of docs/formats.
 
-prints the output of `shardwise order` with the same arguments, and python3 answer.py token TOKEN that of `shardwise token --json`.
-With --batch it reads requests from standard input, one JSON object per line, and writes one answer per line to standard output;
-see answer().
+    answer.py [INDEX | --size N] [ORDER]    prints the output of `shardwise order` with them
+    answer.py token TOKEN                   prints the output of `shardwise token --json TOKEN`
+    answer.py --batch                       answers each line of standard input, a request in JSON,
+                                            with one line; see answer()
 """
 
 import argparse
@@ -199,10 +200,10 @@ def hexed(sums):
 def answer(request):
     """Returns the answer to a request; its `do` states what is requested."""
     do = request["do"]
-    if do == "order":  # the words of `shardwise order`
+    if do == "order":  # argv: the arguments of `shardwise order`
         args, delivered = of_command_line(request["argv"])
         return [list(pair) for pair in delivered] if args.json else [sample for sample, _ in delivered]
-    if do == "epoch":  # the words of `shardwise epoch`
+    if do == "epoch":  # argv: the arguments of `shardwise epoch`
         return loaded(request["argv"])
     if do == "token_json":
         return Token.from_text(request["text"]).as_json()
@@ -233,7 +234,7 @@ def answer(request):
         return hexed(sample_order.sums_of(request["of"], int(request["fingerprint"], 16)))
     if do == "words":
         return sample_order.to_words((request["count"], int(request["hashes"], 16), int(request["numbers"], 16)))
-    if do == "token":  # its text written again, and what its JSON has not
+    if do == "token":  # written as text again, and the parts that its JSON lacks
         token = Token.from_text(request["text"])
         return {"text": token.to_text(), "layout": token.order["layout"], "sums": token.sums and hexed(token.sums)}
     sampler = sampler_of_request(request)

@@ -65,8 +65,9 @@ Ranks naive(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   return ranks;
 }
 
-/// Returns random sizes. `kind`: 0 log-normal, 1 a few classes, 2 all equal, 3 half zeros, 4 all
-/// magnitudes, 5 near the largest number, 6 one size larger than the sum of all others.
+/// Returns random sizes. `kind` selects their distribution: 0 means log-normal, 1 a few different
+/// sizes, 2 all equal, 3 half zeros, 4 all magnitudes, 5 near the largest number, and 6 one size
+/// that is larger than the sum of all others.
 Sizes some_sizes(std::size_t n, int kind, std::mt19937_64& random) {
   Sizes sizes(n);
   std::normal_distribution<double> normal;

@@ -235,8 +235,8 @@ TEST(MixtureDrawsTest, BoundsTheSlotsOfARangeOfDraws) {
   }
 }
 
-/// Returns the difference of the sum of (count - expected)^2 / expected to the number of degrees of
-/// freedom, in standard deviations.
+/// Returns by how many standard deviations chi-square, the sum of (count - expected)^2 / expected,
+/// exceeds its mean. The mean is the number of degrees of freedom.
 double chi_square_z(const std::vector<std::uint64_t>& counts, double expected, double freedom) {
   double sum = 0;
   for (const std::uint64_t count : counts) {
@@ -249,7 +249,8 @@ double chi_square_z(const std::vector<std::uint64_t>& counts, double expected, d
 TEST(MixtureDrawsTest, BlocksAreWellMixed) {
   constexpr std::uint64_t kBlocks = 4096;
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
-    // With a single data set, the draw in a slot is the entry of the block's list.
+    // With a single data set, the number of a slot's draw within its block is the slot's entry in
+    // the shuffled list.
     const MixtureDraws draws(Weights{1}, seed);
     std::vector<std::uint64_t> places(kBlock * kBlock);  // [offset][entry]
     // Counts of the differences between entries: of adjacent slots, of slots at distance 128, and

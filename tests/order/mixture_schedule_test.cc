@@ -39,15 +39,15 @@ Mixture mixture_of(const Samples& sizes, const std::vector<Mixture::Change>& pie
   return mixture;
 }
 
-/// A schedule as a reader of the page would write it: it walks over the run block by block, and
-/// counts the draws from each data set.
+/// A simple implementation of schedules, as a reader of the page would write it. It goes through
+/// the run block by block, and counts the draws from each data set.
 class PlainSchedule {
  public:
   PlainSchedule(const Mixture& mixture, std::uint64_t seed) : mixture_(mixture), seed_(seed) {
     had_.resize(mixture.parts.size());
   }
 
-  /// The draws of the first `num_blocks` blocks.
+  /// Returns the draws of the first `num_blocks` blocks.
   std::vector<MixtureDraw> draws(std::uint64_t num_blocks) {
     std::vector<MixtureDraw> all;
     for (std::uint64_t block = 0; block < num_blocks; ++block) add(block, all);
@@ -68,8 +68,8 @@ class PlainSchedule {
     const Weights weights = weights_at(block);
     const auto found = constant_.try_emplace(weights, weights, seed_).first;
     const MixtureDraws& constant = found->second;
-    // The mixture with these weights says which data sets the block draws from. A data set's draws
-    // in the block have the numbers after those that it had.
+    // A mixture with constant weights determines from which data set each slot of the block draws.
+    // Draws of a data set are numbered on from its draws in earlier blocks.
     std::vector<std::uint64_t> least(had_.size(), ~std::uint64_t{0});
     for (std::uint64_t i = 0; i < kBlock; ++i) {
       const MixtureDraw draw = constant.at(block * kBlock + i);
@@ -217,8 +217,9 @@ Samples plain_run(const Mixture& mixture, const SampleSet& samples, std::uint64_
   return run;
 }
 
-/// Checks that the first `end` samples of a run are, for each data set, whole passes and a
-/// remainder, as `progress` says. Positions from the last border of a block on are not checked.
+/// Checks that `progress` describes the first `end` samples of a run: the number of samples of each
+/// data set, as whole passes and a remainder. If `end` is a border of a block, also checks that the
+/// counts of a data set's samples differ by at most 1.
 void expect_exact_passes(const Mixture& mixture, const Samples& run, std::uint64_t end,
                          const std::vector<ResumeToken::Progress>& progress) {
   std::map<std::uint64_t, std::uint64_t> times;
@@ -246,7 +247,7 @@ void expect_exact_passes(const Mixture& mixture, const Samples& run, std::uint64
   }
 }
 
-/// Checks one epoch on all ranks: their samples, where the samples come, and the proof.
+/// Checks one epoch on all ranks: the samples, their positions, and the proof.
 void expect_epoch(const MixtureSampler& sampler, const Samples& expected) {
   EpochAudit audit(sampler.fingerprint());
   for (std::uint64_t rank = 0; rank < sampler.world_size(); ++rank) {
@@ -335,7 +336,7 @@ TEST(MixtureScheduleTest, GoldenScheduleNeverChanges) {
             (Samples{483, 47, 280, 372, 43, 312, 287, 176, 145, 465, 70, 223, 536, 125, 150, 304}));
 }
 
-// A run whose weights change when it resumes, on other ranks, at any point.
+// Tests of runs that resume with other weights and other numbers of ranks, at any point.
 
 Order with_weights(const Weights& weights, std::uint64_t epoch_size = 777) {
   return {.seed = 9, .kind = mixture_of({500, 41}, {{0, weights}}), .epoch_size = epoch_size};
@@ -369,7 +370,8 @@ TEST(MixtureScheduleTest, WeightsMayChangeWithinAnEpochAndNoPlaceIsLost) {
   audit.add(test::of_all_ranks(second));
   EXPECT_TRUE(audit.verdict(second.expectation()).proven);
 
-  // A later run needs only its own weights, and no permission.
+  // After the change, a run resumes with the new weights alone, without the schedule and without
+  // kAllow.
   const ResumeToken later = second.token_after(second.steps());
   EXPECT_TRUE(later.history.empty());
   MixtureSampler third(samples, with_weights({1, 3}), {.world_size = 3});
@@ -388,7 +390,7 @@ TEST(MixtureScheduleTest, AtAnEpochBorderWeightsChangeWithoutANewStage) {
   EXPECT_TRUE(second.token().history.empty());
   EXPECT_EQ(std::get<Mixture>(second.order().kind).schedule,
             (std::vector<Mixture::Change>{{1024, {1, 0}}}));
-  // Another change than that of weights would still lose the rest of the passes.
+  // Any other change would lose the rest of each pass, so it is refused.
   Order other = with_weights({1, 0});
   other.seed = 10;
   MixtureSampler refused(samples, other);

@@ -69,7 +69,8 @@ inline Samples delivered(const Sampler& sampler) {
   return drain(*copy);
 }
 
-/// Returns the samples that all ranks deliver, rank by rank. Of replicas, only the first counts.
+/// Returns the samples that all ranks deliver, rank by rank. Includes only the first of several
+/// replicas.
 inline Samples of_all_ranks(const Sampler& sampler) {
   Samples all;
   for (std::uint64_t rank = 0; rank < sampler.world_size(); rank += sampler.replicas()) {

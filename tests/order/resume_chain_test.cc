@@ -6,8 +6,8 @@
 // numbers, and the order of each epoch as one rank reads it with no sample left out. In each step,
 // the ranks must deliver the samples of the model.
 //
-//     tools/test.sh --thorough -R order_resume_chain_test    many more of them
-//     SHARDWISE_SEED=17 order_resume_chain_test              one, in detail
+//     tools/test.sh --thorough -R order_resume_chain_test    many more chains
+//     SHARDWISE_SEED=17 order_resume_chain_test              one chain, in detail
 
 #include <algorithm>
 #include <map>
@@ -37,7 +37,7 @@ using test::sorted;
 
 enum class Family { kExact, kMixture, kResampled };
 
-/// Entries for a skip list, one after another.
+/// Entries to add to a skip list, in this order.
 struct Entries {
   struct Range {
     std::uint64_t epoch, begin, end;
@@ -549,8 +549,9 @@ class Chain {
     return shares;
   }
 
-  /// Checks that `shares` had rows [first, end) of the walk, either in turn, or with balanced bytes
-  /// in any distribution with the same numbers of samples.
+  /// Checks that `shares` together have rows [first, end) of the walk, distributed in turn. With
+  /// balanced bytes, only the number of samples of each share must be that of a distribution in
+  /// turn.
   void check_step(const Piece& piece, const std::vector<Samples>& shares, std::uint64_t first,
                   std::uint64_t end) {
     std::vector<Samples> expected(piece.shares);
@@ -905,8 +906,8 @@ class Chain {
   test::Tally& tally_;
   std::uint64_t num_epochs_ = 1;
   Order order_;  ///< with the skip list of the next piece
-  Order plain_;  ///< the order as one rank reads it, with no sample left out; its weights are those
-                 ///< of the whole run, and those of order_ only from the last change on
+  Order plain_;  ///< the order as one rank reads it, with no sample left out. It has the weights
+                 ///< of the whole run, but order_ has only the weights since their last change
 
   Sampler::Changes changes_ = Sampler::Changes::kRefuse;  ///< of the piece
 

@@ -550,7 +550,7 @@ class SkipList:
 
 
 def deal(step, sizes, world):
-    """Returns the rank that gets each place."""
+    """Returns, for each place in a step, the rank that gets its sample."""
     if not sizes:
         return []
     shift = max(0, max(sizes).bit_length() - 32)

@@ -451,8 +451,8 @@ TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
     const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
     const EpochSchedule uses = ShardSchedule::of(*sampler, starts)->uses({0, 1}).value();
     for (const UseInterval& use : uses.uses) {
-      // The use has a reason: a sample of the shard is delivered in its first block, and in its
-      // last.
+      // The use is not too long: a sample of the shard is delivered in the first block that the use
+      // overlaps, and in the last one.
       const auto comes_in_block_of = [&](std::uint64_t slot) {
         const std::uint64_t block = (epoch * 1300 + slot) / 256;
         for (std::uint64_t other = 0; other < 1300; ++other) {
@@ -461,7 +461,8 @@ TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
         }
         return false;
       };
-      // The block extends beyond the epoch.
+      // At an edge of the epoch, the block extends beyond the epoch, and so may have the sample
+      // there.
       const bool at_an_edge = use.begin == 0 || use.end == 1300;
       EXPECT_TRUE(at_an_edge || comes_in_block_of(use.begin)) << epoch << " " << use.shard;
       EXPECT_TRUE(at_an_edge || comes_in_block_of(use.end - 1)) << epoch << " " << use.shard;

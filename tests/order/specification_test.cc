@@ -131,7 +131,7 @@ MixtureDraw drawn_at(const detail::MixtureSchedule& schedule, std::uint64_t slot
 TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   Questions all;
-  // KeyTest
+  // The values of KeyTest.
   const auto ask_key = [&](std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
                            std::uint64_t index) {
     all.ask({{"do", "key"}, {"of", {seed, epoch, static_cast<std::uint64_t>(purpose), index}}},
@@ -142,7 +142,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   const Hash128 key = sample_key(17, 3, 5);
   ask_key(key.low, key.high, KeyPurpose::kSample, 9);
   ask_key(kMost, kMost, KeyPurpose::kPhase, kMost);
-  // PermutationTest
+  // The values of PermutationTest.
   for (const std::uint64_t n : Samples{1, 2, 5, 8, 63, 64, 65, 100, 511, 512, 1000, 1000003}) {
     const Permutation permutation(n, {0x0123456789abcdef, 0xfedcba9876543210});
     Samples of;
@@ -160,7 +160,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
     all.ask({{"do", "permutation"}, {"n", n}, {"key", {kMost, kMost - 1}}, {"of", {0, 1, n - 1}}},
             {permutation(0), permutation(1), permutation(n - 1)});
   }
-  // EpochOrderTest
+  // The values of EpochOrderTest.
   const auto ask_pass = [&](const EpochOrder& order, json request, const Samples& of) {
     json found = json::array();
     for (const std::uint64_t p : of) found.push_back(order[p]);
@@ -194,7 +194,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
               {"number", 3}},
              test::first_numbers(17));
   }
-  // WeightSharesTest, WeightedDrawTest, MixtureDrawsTest
+  // The values of WeightSharesTest, WeightedDrawTest and MixtureDrawsTest.
   using Weights = std::vector<double>;
   const auto ask_shares = [&](const Weights& weights, std::uint64_t whole) {
     all.ask({{"do", "shares"}, {"weights", weights}, {"whole", whole}},
@@ -234,7 +234,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
     }
     all.ask({{"do", "mixture"}, {"weights", of_mixture}, {"seed", 17}, {"of", slots}}, found);
   }
-  // MixtureScheduleTest
+  // The values of MixtureScheduleTest.
   const Mixture changed{
       {{.weight = 3}, {.weight = 1}},
       {{256, {1, 3}}, {1000, {0, 1}}, {2000, {5, 1}}, {1'000'000'000'000, {1, 0}}}};
@@ -252,7 +252,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
            {"seed", 17},
            {"of", slots}},
           found);
-  // DealerTest
+  // The values of DealerTest.
   const auto ask_deal = [&](std::uint64_t world, std::uint64_t step, const Samples& sizes) {
     std::vector<std::uint32_t> ranks(sizes.size());
     Dealer(world).deal(step, sizes, ranks);
@@ -346,7 +346,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
     request["skip_ranges"].push_back(range);
   }
   all.ask(request, make_sampler(10, order)->token().to_text());
-  // EpochAuditTest
+  // The values of EpochAuditTest.
   const Hash128 fingerprint{0x1111, 0x2222};
   const EpochAudit::Sum sum = EpochAudit::Sum::of_range(0, 1000, fingerprint);
   all.ask(

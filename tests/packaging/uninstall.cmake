@@ -1,6 +1,7 @@
 # Installs a build into a new folder, uninstalls it, and fails if a file or a folder of ours is left:
 #   cmake -D BUILD=FOLDER -D PREFIX=FOLDER -P uninstall.cmake
-# The list of the files is a copy: other installations of the build write their own meanwhile.
+# Uses a copy of the list of installed files, because other tests that install this build replace
+# the original meanwhile.
 file(REMOVE_RECURSE ${PREFIX})
 file(MAKE_DIRECTORY ${PREFIX}/bin)
 file(TOUCH ${PREFIX}/bin/not_ours)

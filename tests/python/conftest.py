@@ -54,7 +54,7 @@ def plain_samples(first: int, count: int) -> list[tuple[str, dict[str, bytes]]]:
 
 
 def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
-    """Writes shards with these numbers of samples, which are numbered through all shards."""
+    """Writes shards with these numbers of samples. Samples are numbered across all shards."""
     paths, first = [], 0
     for number, length in enumerate(lengths):
         path = folder / f"train-{number:06}.tar"
@@ -120,7 +120,7 @@ class FileHandler(http.server.SimpleHTTPRequestHandler):
 
 
 class RangeHandler(FileHandler):
-    """Also serves ranges of files."""
+    """Serves files and ranges of files, without logging."""
 
     protocol_version = "HTTP/1.1"
 
@@ -189,8 +189,8 @@ ds = shardwise.open(sys.argv[1])
 
 
 def python_path(*folders: Path) -> str:
-    """Returns the PYTHONPATH of a process that imports from these folders, and from where this
-    process does."""
+    """Returns the PYTHONPATH of a process that can import from these folders, and everything that
+    this process can import."""
     package = Path(shardwise.__file__).parents[1]
     return os.pathsep.join([*map(str, folders), str(package), *sys.path[1:]])
 
@@ -290,7 +290,8 @@ def ds(index: Path) -> shardwise.Dataset:
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The folder of the given files. Skips the test if there is no such folder."""
+    """The folder that contains corpus/, tars that other programs made. Skips the test if it is
+    missing."""
     folder = Path(os.environ.get("SHARDWISE_CORPUS", Path(__file__).parents[3] / "shared"))
     if not (folder / "corpus").is_dir():
         pytest.skip(f"needs the corpus; skipped because {folder} does not exist")

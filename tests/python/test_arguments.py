@@ -62,7 +62,8 @@ def test_paths_that_no_file_can_have_are_named(tmp_path: Path, name: str, text: 
 
 
 def test_an_empty_path_is_refused(tmp_path: Path) -> None:
-    """It is usually a variable that was not set. The current folder has a name."""
+    """An empty path usually comes from a variable that is not set. It does not mean the current
+    folder, whose path is "."."""
     for call in (
         lambda: shardwise.open(""),
         lambda: shardwise.open([str(tmp_path), ""]),
@@ -273,8 +274,8 @@ def test_a_part_is_a_number_and_how_many_there_are(tmp_path: Path, shards: Path)
 def test_a_tilde_is_the_home_folder(
     tmp_path: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leading ~ is the home folder if it is alone or before a slash, in all names of files; ~name
-    is a file."""
+    """In every name of a file, a leading ~ means the home folder if it is alone or before a slash.
+    ~name is an ordinary file."""
     home = tmp_path / "home"
     work = tmp_path / "work"
     home.mkdir()
@@ -316,7 +317,8 @@ def test_what_is_secret_in_a_url_is_not_shown(place: str, shown: str) -> None:
 
 
 def test_an_unknown_option_is_answered_with_the_nearest(ds: shardwise.Dataset) -> None:
-    """Every option of the public classes and functions, mistyped; and a word that no option resembles."""
+    """Mistypes every option of the public classes and functions. Also tests a word that no option
+    resembles."""
     torch = needs("shardwise.torch")
     wids = needs("shardwise.wids")
     transforms = shardwise.transforms

@@ -1,5 +1,6 @@
-"""Chains of changes of a data set - shards, side tables, views, joins - and of exact, resumed epochs
-with columns from all of them, compared with a model in plain dicts."""
+"""Chains of random operations, compared with a model in plain dicts. They change a data set
+(shards, side tables, views, joins), and read exact epochs of it, which are resumed, with columns
+from all these sources."""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ CHAINS = 20_000 if os.environ.get("SHARDWISE_THOROUGH") else 60
 
 
 class Row(NamedTuple):
-    """What the model knows of a sample."""
+    """A sample in the model."""
 
     key: str
     number: int
-    """Unique over all samples of a chain, and in the sample's bytes."""
+    """A number that is unique in the chain. The sample's bytes contain it."""
     has_id: bool
     """False if the sample lacks a value, so that a loader leaves it out as bad."""
 

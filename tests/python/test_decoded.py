@@ -185,7 +185,8 @@ KINDS: dict[Any, Any] = {
 
 
 def value_at(value: Any, steps: list[Any]) -> Any:
-    """The value at a path by Python's json, and None if there is none."""
+    """Returns the value at a path in a value that Python's json has parsed; None if it does not
+    exist."""
     for step in steps:
         fits = isinstance(value, dict if isinstance(step, str) else list)
         try:

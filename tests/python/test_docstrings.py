@@ -77,7 +77,8 @@ def is_docstring(node: ast.AST | None) -> bool:
 
 
 def undocumented(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
-    """The classes, functions, properties and fields whose names have no underscore, and without a docstring."""
+    """Yields public classes, functions, properties and fields (no leading underscore) that lack a
+    docstring."""
     for node, after in itertools.zip_longest(body, body[1:]):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
             marks = {ast.unparse(mark).split(".")[-1] for mark in node.decorator_list}
@@ -99,7 +100,7 @@ PACKAGE = Path(shardwise.__file__).parent
 )
 def test_all_that_is_public_has_a_docstring(path: str) -> None:
     body = ast.parse((PACKAGE / path).read_text()).body
-    if path.endswith(".pyi"):  # of the extension, users see some classes; the others are their parts
+    if path.endswith(".pyi"):  # users see only these classes of the extension
         seen = {*shardwise.__all__, "Column", "SampleIterator"}
         body = [node for node in body if isinstance(node, ast.ClassDef) and node.name in seen]
         body = [node for node in body if node.name != "Loader"]

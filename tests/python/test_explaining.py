@@ -1,4 +1,5 @@
-"""Which samples a rank has in a step, and where a sample comes: as the commands say."""
+"""Which samples a rank has in a step, and in which steps a sample comes. The commands must give the
+same results."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def said_by(command: str, *arguments: object) -> list[dict[str, Any]]:
 
 
 def without_group(found: StepSample) -> dict[str, Any]:
-    """What the command prints of a sample whose batch has no group."""
+    """Returns what the command prints for a sample whose batch has no group."""
     said = found._asdict()
     assert said.pop("group") == ""
     return said

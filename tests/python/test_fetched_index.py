@@ -22,7 +22,7 @@ SAMPLES = [5, 4]
 
 
 class Asked(FileHandler):
-    """Also notes requests for the version of a file."""
+    """Serves files, and also records requests for the version of a file."""
 
     def do_HEAD(self) -> None:
         self.site.asked.append("HEAD " + self.path)

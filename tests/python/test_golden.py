@@ -22,7 +22,7 @@ SESSIONS = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 
 
 def shown(code: str, names: dict[str, Any]) -> str:
-    """What a line of code shows."""
+    """Returns what a Python session shows for a line of code."""
     lines = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -335,7 +335,7 @@ def test_an_order_that_changes_in_the_middle_of_a_pass_is_refused(
     for part in ("epoch 1 ", "23 of 103 samples of data set 0, ", "14 of 37 samples of data set 1"):
         assert part in said
     assert after.epoch == 0
-    for weights in ([0.9, 0.1], [0.5, 0.5]):  # other weights go on with the passes
+    for weights in ([0.9, 0.1], [0.5, 0.5]):  # a resume with other weights continues the passes
         same = loader(weights)
         same.load_state_dict(state, allow_changes=True)
         assert same.epoch == 1
@@ -737,7 +737,7 @@ def test_a_batch_that_a_loop_goes_on_behind_is_not_lost_silently(ds: shardwise.D
 def test_a_loop_beside_one_that_is_not_at_its_end_is_warned_of(
     ds: shardwise.Dataset, threads: int
 ) -> None:
-    """As in Lightning's sanity check, whose iterator still exists when the first validation
+    """Lightning's sanity check is such a loop: its iterator still exists when the first validation
     begins."""
     made: dict[str, Any] = {"columns": [columns.integer("cls")], "batch_size": 10, "threads": threads}
     loader = Loader(ds, **made, order=Order(seed=1))
@@ -811,7 +811,7 @@ def test_an_option_of_a_dataloader_names_what_a_loader_has(
 
 @pytest.mark.parametrize("tail", ["drop", "pad"])
 def test_with_a_tail_no_rank_has_an_empty_or_smaller_batch(tail: str) -> None:
-    """As python-loader.md says about tail: every rank has the same number of samples in each
+    """python-loader.md promises this for tail: every rank has the same number of samples in each
     step."""
     empty = 0
     for samples, world_size, batch_size in itertools.product(range(3, 30), (2, 3), (1, 2, 4)):

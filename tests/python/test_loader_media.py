@@ -44,7 +44,7 @@ def dataset(folder: Path, samples: list[tuple[str, dict[str, bytes]]]) -> shardw
 
 @pytest.fixture
 def pictures(tmp_path: Path, media: Path) -> shardwise.Dataset:
-    """The same picture twelve times, as PPM and as JPEG."""
+    """Twelve samples with the same picture, as PPM and as JPEG."""
     fields = {kind: (media / f"testorig.{kind}").read_bytes() for kind in ("ppm", "jpg")}
     return dataset(tmp_path, [(f"k{i}", fields) for i in range(12)])
 

@@ -29,13 +29,14 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[shardwise.Dataset]:
 
 
 def run_of(parts: list[shardwise.Dataset], weights: Any, schedule: Any, length: int) -> list[int]:
-    """The samples of a run by position, on one rank."""
+    """Returns the samples of a run in their order, on one rank."""
     mixed = shardwise.mix(parts, weights, schedule)
     return list(Sampler(mixed, Order(seed=3, chunk_size=10, epoch_size=length)))
 
 
 def passes_of(parts: list[shardwise.Dataset], run: list[int]) -> Iterator[tuple[int, int, int]]:
-    """For each data set, its samples in the run, and how often the rarest and the commonest came."""
+    """Yields, for each data set, how many samples the run has from it, and the counts of its rarest
+    and its most frequent sample."""
     counts, first = Counter(run), 0
     for part in parts:
         times = [counts[number] for number in range(first, first + len(part))]

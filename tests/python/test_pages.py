@@ -1,5 +1,5 @@
-"""Runs the Python code of the pages: each page's blocks one after another, with shards of the names
-in the pages.
+"""Runs the Python code of the pages: each page's blocks one after another, in a folder with the
+shards that the pages name.
 
 README.md and start.md run in an empty folder, and start.md with its shell commands. """
 

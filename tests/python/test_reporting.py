@@ -69,7 +69,8 @@ def page_of(data: Any, folder: Path, **options: Any) -> Page:
 
 
 def require_sound(page: Page) -> None:
-    """Nothing runs, nothing is fetched, and the names in the pictures are unique and defined."""
+    """Checks that the page runs no script and fetches nothing, and that the ids in its pictures are
+    unique. Each reference must be to an existing id."""
     assert page.tags & {"script", "iframe", "link", "object", "foreignobject", "b", "i", "x"} <= {
         "b",
         "i",

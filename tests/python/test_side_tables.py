@@ -98,7 +98,8 @@ def test_integer_keys_and_large_values(index, tmp_path):
 
 
 def test_csv_as_the_module_csv_writes_it(index, tmp_path):
-    """Random cells with separators, quotes and line ends come back, in every dialect of the rule."""
+    """Random cells with separators, quotes and line ends are read as they were written, with both
+    line ends."""
     dice = random.Random(3)
     for attempt in range(200):
         cells = [

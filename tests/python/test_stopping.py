@@ -27,7 +27,8 @@ def test_rank_0_decides_when_all_ranks_stop_early() -> None:
     def run(rank: ranks.Reducer) -> tuple[list[bool], float]:
         stop = EarlyStop(patience=2, ranks=rank)
         figures = [-1.0, -0.25, -0.25, -0.5]
-        # Each rank's figures are its own: rank 0's alone stop.
+        # The figures differ between ranks. Only rank 0's stop improving, and rank 0 decides for
+        # all.
         own = [figure if rank.rank == 0 else float(i) for i, figure in enumerate(figures)]
         return [stop.should_stop(figure) for figure in own], stop.best
 

@@ -272,7 +272,7 @@ TEST_F(AwsKeysTest, TheTokenOfAnSsoSessionIsRenewedAndWrittenBack) {
   EXPECT_EQ(keys(), "later");
   faster.join();
 
-  // Values with which services express "never".
+  // Lifetimes by which services state that a token never expires.
   for (const char* never : {"9223372036854775807", "1e300", "\"9223372036854775807\""}) {
     renewals(R"({"accessToken":"new","expiresIn":)" + std::string(never) + "}");
     login(std::chrono::seconds(-10));

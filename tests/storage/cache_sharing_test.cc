@@ -100,7 +100,8 @@ class CacheSharingTest : public test::ServedShardsTest {
     record["start_hash"] = hash64(std::string_view(bytes).substr(0, 4096));
     test::write_file(path + ".json", record.dump());
   }
-  /// The request for shard 0 by an index that has hashes.
+  /// Returns a request for shard 0 that also compares its bytes, as an index with hashes requires.
+  /// Counts these comparisons in `num_checks`.
   CacheRequest hashed(int* num_checks = nullptr) const {
     CacheRequest asked = request(0);
     asked.admission.check_content = [this, num_checks](const std::string& path, const auto&) {

@@ -200,7 +200,7 @@ TEST_F(CloudTest, NoProxyIsAskedForThisMachine) {
   EXPECT_FALSE(proxy.requests().empty());
 }
 
-// A folder without its slash is a common mistake.
+// A common mistake: the URL names a folder, but lacks the slash at its end.
 TEST_F(CloudTest, AUrlThatNamesNoObjectSaysHowToNameAFolder) {
   environment_.set("AZURE_STORAGE_CONNECTION_STRING",
                    "BlobEndpoint=" + server_.url("/acc") + ";SharedAccessSignature=sig=sesame");
@@ -276,7 +276,8 @@ TEST_F(CloudTest, GoogleGivesNewTokensToUsersAndMachines) {
                     Not(HasSubstr("s&"))));
 }
 
-// If the sum overflowed, the token would count as expired, and each fetch would request a new one.
+// If the present time plus a huge lifetime overflowed, the token would count as expired, and each
+// fetch would request a new one.
 TEST(ServiceTimeTest, ATimeThatNoClockHasIsTheLatest) {
   const auto now = std::chrono::system_clock::now(), late = now + std::chrono::hours(24 * 36500);
   for (const char* never : {"9223372036854775807", "18446744073709551615", "1e300",

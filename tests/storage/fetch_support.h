@@ -29,8 +29,8 @@ class StringSink : public Fetcher::Sink {
   bool restarts_;
 };
 
-/// Options with short delays between attempts. No transfer is too slow for them, because a machine
-/// may be busy.
+/// Returns options with short delays between attempts. They set no minimum speed, because transfers
+/// may be slow on a busy machine.
 inline Fetchers::Options quick_options() {
   Fetchers::Options options;
   options.connect_timeout = std::chrono::seconds(60);

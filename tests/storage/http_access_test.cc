@@ -104,7 +104,7 @@ TEST_F(HttpAccessTest, ABearerTokenIsReadAnewForEachFile) {
 TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryption) {
   options_.bearer_token_file = home_ / "token";
   test::write_file(home_ / "token", "sesame");
-  // Any user of this machine may listen on one of its ports.
+  // The token is not sent to this machine either, because any of its users could be the server.
   EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
               AllOf(HasSubstr("bearer token"), HasSubstr("without encryption"),
                     HasSubstr("Options::bearer_token_loopback")));
@@ -290,7 +290,7 @@ TEST(HostGateTest, ARefusalPausesAllTransfersWithTheHost) {
               gate.enter("http://a", 0, {.url = "http://a/x", .cancel = &cancel}, kAnHour);
             }),
             ErrorCode::kCancelled);
-  // A request whose time is up is sent nevertheless.
+  // A request that has no time left to wait is sent in spite of the pause.
   EXPECT_NE(gate.enter("http://a", 0, request, std::chrono::milliseconds(0)), nullptr);
 }
 

@@ -228,7 +228,7 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
                    (status == 401 || status == 403 ? "the URL has no password" : "check ")));
     EXPECT_EQ(server_.gets("/x.tar"), before + 1);
   }
-  // Whether the request had credentials determines the remedy.
+  // The remedy in the error depends on whether the request had credentials.
   const std::string url = server_.url("/x.tar");
   std::string with_password = url;
   with_password.insert(url.find("//") + 2, "me:wrong@");
@@ -262,7 +262,8 @@ TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTim
 
 TEST_F(HttpFetcherTest, RetryAfterIsHeldToForAsLongAsTheFetchMayTry) {
   Fetchers::Options options = quick_options();
-  // Longer than the longest pause that the fetcher chooses itself.
+  // This is longer than any pause that the fetcher itself chooses, so it waits because of
+  // Retry-After.
   options.retry_for = std::chrono::milliseconds(300);
   fetchers_ = Fetchers(options);
   for (const char* when : {"1", "99999999999999999", "Fri, 31 Dec 2100 23:59:59 GMT"}) {

@@ -161,7 +161,8 @@ TEST_F(RedirectedPartsTest, AFileIsRedirectedOnce) {
   fetchers_.fetch({.url = urls_[1], .range = {5, 10}, .validator = "\"v1\""}, sink);
   EXPECT_EQ(sink.bytes, bodies_[1].substr(5, 5));
   EXPECT_EQ(num_resolved(), 3);
-  // A request for the present version asks the server.
+  // A request without a validator is for the present version, so it does not use a remembered
+  // redirect.
   EXPECT_EQ(fetchers_.stat({.url = urls_[1]}).validator, "\"v1\"");
   StringSink whole;
   fetchers_.fetch({.url = urls_[1]}, whole);
@@ -181,7 +182,7 @@ TEST_F(RedirectedPartsTest, ARefusedRedirectIsFoundAgain) {
   EXPECT_EQ(num_resolved(), 4);
   fetch_all(60);
   EXPECT_EQ(num_resolved(), 4);
-  // Parts do not retry: they are left to fetch().
+  // A part that fails is not retried. Its bytes are left for fetch().
   serve("/moved", {.statuses = std::vector<int>(1000, 403)});
   fetch_all(40);
   serve("/moved", {.body = bodies_[1]});

@@ -1,8 +1,9 @@
-"""Reads a shard cache: python3 read_cache.py DIR
+"""Reads a shard cache: python3 read_cache.py DIR, or --batch
 
 Written only from docs/formats/cache-directory.md. Prints one JSON line per shard, sorted by name: whether the shard matches its
-record, and which bytes of the locks file belong to it. With --batch, each line of standard input is a JSON array [source,
-compression, validator]. For each line it prints the name of such a shard, or null if the URL is invalid by that page.
+record, and which bytes of the locks file belong to it. With --batch, each line of standard input is
+a JSON array [source, compression, validator]. For each line, prints the name that this shard has in
+a cache, or null if that page does not allow the URL.
 """
 
 import json

@@ -1,5 +1,5 @@
-// The fetchers against the distribution's nginx, over http and https. Also checks which system
-// calls they make.
+// Tests the fetchers with the distribution's nginx as server, over http and https. Also checks
+// which system calls the fetchers make.
 
 #include <openssl/evp.h>
 #include <openssl/pem.h>

@@ -131,7 +131,7 @@ TEST_F(S3FetcherTest, RequestsAreSigned) {
       << fault_;
   EXPECT_EQ(Fetchers(options_).stat({.url = "s3://bucket/a/x.tar"}).size_bytes, body.size());
 
-  // faults.md 47
+  // Fault under test: tests/faults.md 47.
   EXPECT_TRUE(same(fetched({.url = "s3://bucket/a/x.tar", .validator = "\"v1\""}), body)) << fault_;
   EXPECT_EQ(server_.requests().back().header("if-match"), "\"v1\"");
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/a/x.tar", .validator = "\"v0\""}); }),
@@ -591,7 +591,8 @@ std::string call(const std::string& method, const std::string& url, const std::s
                  const std::string& body) {
   std::string answer;
   CURL* const handle = curl_easy_init();
-  // Name only the service: the server does not check signatures until it is configured to.
+  // The signature is invalid: the server does not check signatures yet. It takes the service's name
+  // from this header.
   const std::string authorization =
       "Authorization: AWS4-HMAC-SHA256 Credential=x/20200101/us-east-1/" + service +
       "/aws4_request, SignedHeaders=host, Signature=x";

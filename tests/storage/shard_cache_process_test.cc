@@ -314,8 +314,8 @@ TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
     child->kill();
     child->wait();
   }
-  // Temporary files of killed processes are removed when room is made; until then they count as
-  // fetches.
+  // Each process may exceed the budget by the shard that it fetches. The temporary files of killed
+  // processes take the place of such a shard until room is made, which removes them.
   EXPECT_LE(most, kBudget + kReaders * (kShardBytes + 1000)) << kills << " kills";
   RecordProperty("kills", kills);
   const auto cache = ShardCache::open(options(kBudget));

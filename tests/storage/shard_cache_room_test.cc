@@ -36,7 +36,7 @@ class ShardCacheRoomTest : public test::ServedShardsTest {
  protected:
   ShardCacheRoomTest() : ServedShardsTest(kShardBytes) {}
 
-  /// Returns the bytes that the cache's ledger counts; nullopt if it is in doubt.
+  /// Returns the bytes that the cache's ledger counts; nullopt if the ledger is marked as doubtful.
   std::optional<std::uint64_t> counted_bytes() const {
     const auto of = directory();
     return detail::CacheLedger(of).read().used_bytes;
@@ -419,8 +419,8 @@ TEST_F(ShardCacheRoomTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain)
   for (int i = 3; i < 6; ++i) read(*cache, i);
   EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
   const std::string four = test::read_file(count);
-  // An empty file, a truncated file, a flipped bit, and the count of a program that does not know
-  // the doubt word: the cache has one shard more than that count says.
+  // In turn: an empty file, a truncated file, a changed byte, and a file by a program that does not
+  // know the doubt word. The cache has one shard more than the last file counts.
   for (const std::string& damaged : {std::string(), four.substr(0, 40), "x" + four.substr(1),
                                      three.substr(0, 24) + four.substr(24)}) {
     test::write_file(count, damaged);

@@ -452,7 +452,7 @@ TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
   test::write_file(stem + ".json", record.substr(0, record.size() / 2));
   EXPECT_EQ(read(*cache, 0), body(0));
   EXPECT_EQ(cache->stats().fetched, 2u);
-  // Numbers of more than 64 bits are parsed as fractions.
+  // JSON parsers read an integer of more than 64 bits as a floating-point number.
   std::string huge = test::read_file(stem + ".json");
   const std::size_t number = huge.find_first_of("0123456789", huge.find("\"start_hash\":"));
   huge.replace(number, huge.find_first_not_of("0123456789", number) - number,
@@ -611,8 +611,7 @@ TEST_F(ShardCacheTest, WaitingForAThreadOfThisProcessIsNotSaidToBeForAnother) {
   EXPECT_EQ(words, 0);
 }
 
-// Fault under test: tests/faults.md 5.
-// Fault under test: tests/faults.md 53.
+// Faults under test: tests/faults.md 5, 53.
 TEST_F(ShardCacheTest, WhoWaitedForAFetchThatGaveUpDoesNotTryAsLongAgain) {
   constexpr std::uint64_t kThreads = 4;
   const auto cache = ShardCache::open(options());

@@ -90,7 +90,7 @@ TEST_F(ShardNoteTest, IsTakenOnlyWithTheBytesThatItWasMadeOf) {
   EXPECT_EQ(note_of(CacheAccess::get(*cache, again)), "");
   test::write_file(file(0, ".note"), kept);
   EXPECT_EQ(note_of(CacheAccess::get(*cache, request(0))), "") << "it is of the old bytes";
-  // The note of another shard.
+  // Store the note of shard 0 as that of shard 1.
   CacheAccess::get(*cache, request(1));
   test::write_file(file(1, ".note"), kept);
   EXPECT_EQ(note_of(CacheAccess::get(*cache, request(1))), "");

@@ -151,8 +151,8 @@ class PoolModel {
   using Place = std::vector<Open>::iterator;
 
   Place at(std::uint64_t number) { return std::ranges::find(open_, number, &Open::number); }
-  /// Records a use at the present time, which is counted in openings. Returns null if the shard is
-  /// not open.
+  /// Records that the shard was used now. Time is the number of openings so far. Returns null if
+  /// the shard is not open.
   Open* use(std::uint64_t number) {
     last_uses_[number] = clock_;
     return at(number) == open_.end() ? nullptr : &*at(number);
@@ -441,7 +441,8 @@ TEST_F(ShardPoolTest, ThreadsThatHoldAndCloseTheSameShardsNeverLoseOne) {
     EXPECT_EQ(stats.opened - stats.evicted, stats.open_shards);
     EXPECT_EQ(alive_, static_cast<int>(stats.open_shards));
     for (std::uint64_t number = 0; number < kShards; ++number) {
-      // A handle that was destroyed during a close() may have left the shard open.
+      // The shard may still be open, because close() does not close a shard while a handle to it is
+      // being destroyed.
       pool.close(number);
       EXPECT_FALSE(pool.find(number));
     }
@@ -490,7 +491,7 @@ TEST_F(ShardPoolTest, ManyThreadsWithSmallBoundsGetWhatTheyAskFor) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(wrong, 0) << "seed " << kSeed;
-    for (int got = 0; got < 2;) {  // some opening may still throw
+    for (int got = 0; got < 2;) {  // an opening may still throw
       try {
         pool.get(static_cast<std::uint64_t>(got));
         ++got;

@@ -1,4 +1,4 @@
-// Colours: on terminals, unless somebody says otherwise.
+// Tests colours: output on terminals has them, unless an option or a variable says otherwise.
 
 #include "command_line.h"
 #include "console.h"
@@ -97,7 +97,7 @@ TEST_F(ColourTest, EachStreamDecidesForItself) {
   const SmallIndex index;
   const auto [finished, screen] = on_terminal({"ls", index.path(), "--limit", "1"});
   EXPECT_THAT(screen, StartsWith(kEscape));
-  // Its standard error is a file.
+  // The program's standard error is not the terminal but a file.
   EXPECT_THAT(on_terminal({"ls", "none.idx"}).first.err, StartsWith("shardwise: error: "));
   EXPECT_THAT(on_terminal({"ls", "-h"}).second, HasSubstr("\x1b[1mUsage:\x1b[0m shardwise ls"));
   EXPECT_THAT(shardwise_output({"ls", index.path(), "--header"}), Not(HasSubstr(kEscape)));

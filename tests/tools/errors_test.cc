@@ -41,7 +41,7 @@ TEST(ErrorsTest, LimitOnTheSizeOfFiles) {
                                          testing::HasSubstr("(ulimit -f)")));
 }
 
-// faults.md 7
+// Fault under test: tests/faults.md 7.
 TEST(ErrorsTest, ShardTruncatedDuringAnEpoch) {
   const TempDir dir;
   for (const int milliseconds : {5, 20, 40, 80}) {
@@ -57,7 +57,7 @@ TEST(ErrorsTest, ShardTruncatedDuringAnEpoch) {
   }
 }
 
-// faults.md 7
+// Fault under test: tests/faults.md 7.
 TEST(ErrorsTest, ShardTruncatedWhileAFieldIsWritten) {
   const TempDir dir;
   const std::string content(std::size_t{24} << 20, 'x');

@@ -1,4 +1,5 @@
-// Tests `shardwise cache fill`: what it fetches before a job, so that the job need not.
+// Tests `shardwise cache fill`, which fetches shards before a job starts, so that the job finds
+// them in its cache.
 
 #include <csignal>
 #include <filesystem>
@@ -80,7 +81,7 @@ TEST_F(FillTest, WhatIsNeededFirstComesUntilTheBudgetIsFull) {
   std::set<std::string> first;
   for (int i = 0; i < 4; ++i) first.insert(shards_.server.url(ServedShards::path(i)));
   EXPECT_EQ(cached_urls(), first);
-  // Without prefetch: otherwise it might have begun to fetch the next epoch's shards.
+  // Without prefetch, because the job might otherwise begin to fetch the next epoch's shards.
   EXPECT_EQ(fetched_by_epoch({"--no-shuffle", "--cache-bytes", bytes_of(4), "--prefetch", "0",
                               "--threads", "0", "--batch", "10"}),
             6)

@@ -118,8 +118,8 @@ TEST_F(InterruptTest, ALongBuildIsGoneOnWith) {
             "finished shards again\n");
   EXPECT_THAT(out_.list(), testing::ElementsAre("x.idx.journal"));
 
-  const std::string first = shards_ / "all/0.tar.gz";  // in the journal, however slow the machine
-                                                       // is
+  const std::string first = shards_ / "all/0.tar.gz";  // even a slow machine has written this shard
+                                                       // to the journal
   const Finished resumed = shardwise({"index", "--json", "-o", out_ / "x.idx", first});
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   const auto report = nlohmann::json::parse(resumed.out);

@@ -1,4 +1,4 @@
-// The JSON of all commands: a name has one type and one meaning.
+// Tests the JSON of all commands: a name must have one type and one meaning.
 
 #include "json_names.h"
 
@@ -41,7 +41,7 @@ bool has_type(const json& value, JsonType type) {
   return value.is_object();
 }
 
-/// Outputs of commands, which are checked as they come.
+/// Runs commands, and checks the JSON that each of them prints.
 class Outputs {
  public:
   /// Runs a command with --json. Its exit code does not matter.
@@ -84,7 +84,8 @@ class Outputs {
     }
   }
 
-  /// Expects each old name beside its new one, with its value, and returns them.
+  /// Expects that `object` has each old name whose new name it has, with the same value. Returns
+  /// these old names.
   static std::set<std::string> old_names_of(const std::string& command, const json& object) {
     std::map<std::string, std::vector<json>> values;
     for (const OldJsonName& old : tools::old_json_names()) {
@@ -182,7 +183,7 @@ TEST(JsonNamesTest, EachHasOneTypeInAllCommands) {
     all.run("info", {index});
     all.run("ls", {index});
     all.run("verify", {index});
-    if (index == whole) continue;  // it has a column of its own
+    if (index == whole) continue;  // its tables have a further column
     for (const char* table : {"samples", "members", "shards", "fields"}) {
       all.run("query", {index, std::string("SELECT * FROM ") + table});
     }

@@ -228,7 +228,7 @@ TEST(CompletionTest, FishCompletesThemWithDescriptions) {
   const TempDir dir;
   write_file(dir / "train.idx", "");
   std::filesystem::create_directories(dir / "photos");
-  /// What fish offers for a line, without the descriptions.
+  /// Returns the words that fish offers for a line, without their descriptions.
   const auto offered = [&](const std::string& line) {
     const Finished finished =
         run({"/usr/bin/env", "HOME=" + dir.path(), "fish", "--no-config", "-c",

@@ -3,9 +3,9 @@
     moto_run.py SHARDWISE     exit code 77: the Python package moto[server] 5.2.5 or newer is not
                               installed (older versions check signatures against a decoded query)
 
-A proxy before moto issues keys, like the service for containers. Like S3, it refuses requests whose
-token has expired (ExpiredToken). moto checks the signatures of all other requests. The bucket also
-has 10,000 other objects, so that listings are long."""
+A proxy in front of moto issues keys, like the service that AWS has for containers. Like S3, the
+proxy refuses requests whose token has expired (ExpiredToken). moto checks the signatures of all
+other requests. The bucket also has 10,000 other objects, so that listings are long."""
 import io
 import json
 import os
@@ -143,8 +143,8 @@ server.start()
 host, port = server.get_host_and_port()
 moto = f"http://{host}:{port}"
 iam = boto3.client("iam", endpoint_url=moto)
-# moto accepts two calls without credentials. The objects are created directly in moto, without
-# calls.
+# moto accepts the first two calls without credentials: these two. Objects are put into moto's
+# storage directly, because further calls would need credentials.
 role = iam.create_role(RoleName="reader", AssumeRolePolicyDocument=POLICY)["Role"]["Arn"]
 iam.put_role_policy(RoleName="reader", PolicyName="p", PolicyDocument=POLICY)
 s3 = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
@@ -190,7 +190,8 @@ with tempfile.TemporaryDirectory() as folder:
           f"{seconds:.2f} s")
     check(Proxy.pages == KEYS // 1000, f"{Proxy.pages} pages")
 
-    # A data set is one URL: an index of local files is uploaded to the folder of their copies.
+    # A data set can be used by one URL: an index of local files is uploaded to the same folder as
+    # the shards.
     local = f"{folder}/local"
     os.mkdir(local)
     for number in range(SHARDS):

@@ -101,7 +101,7 @@ TEST_F(RemoteCommandTest, ADescriptorBehindTheServerIsIndexedAndItsClaimsChecked
   EXPECT_THAT(shardwise_output(index), HasSubstr("20 samples in 1 shard"));
 }
 
-// faults.md 10
+// Fault under test: tests/faults.md 10.
 TEST_F(RemoteCommandTest, AServerThatIsAwayIsWaitedForAndThatIsSaidOnce) {
   const std::string url = shards_.server.url("/away.tar");
   const auto index = [&](const std::vector<int>& statuses, std::vector<std::string> more) {
@@ -170,7 +170,7 @@ TEST_F(RemoteCommandTest, WhatIsNotThereIsAnErrorAndLeavesNoIndex) {
   EXPECT_THAT(shards_.dir.list(), IsEmpty());
 }
 
-// faults.md 12 and 28
+// Fault under test: tests/faults.md 12 and 28.
 TEST_F(RemoteCommandTest, CtrlCEndsWhatAStalledServerHoldsUp) {
   build();
   const std::string index = read_file(shards_.index());
@@ -209,7 +209,7 @@ TEST_F(RemoteCommandTest, CtrlCEndsWhatAStalledServerHoldsUp) {
   EXPECT_THAT(shards_.half_written(), IsEmpty());
 }
 
-// faults.md 43
+// Fault under test: tests/faults.md 43.
 TEST_F(RemoteCommandTest, CommandsRunOnlyWhereAllowedAndWithoutAShell) {
   write_file(shards_.dir / "a b.tar", ServedShards::body(0));
   const std::string command = "pipe:cat '" + (shards_.dir / "a b.tar") + "'";
@@ -354,7 +354,7 @@ TEST_F(RemoteCommandTest, ABudgetThatHoldsNoShardIsAnErrorThatSaysWhatIsEnough) 
               HasSubstr("a percentage needs"));
 }
 
-// faults.md 15
+// Fault under test: tests/faults.md 15.
 TEST_F(RemoteCommandTest, TwoEpochsAtOnceFetchEachShardOnce) {
   build();
   for (int i = 0; i < ServedShards::kShards; ++i) {
@@ -378,7 +378,7 @@ TEST_F(RemoteCommandTest, TwoEpochsAtOnceFetchEachShardOnce) {
   EXPECT_EQ(shards_.gets() - before, ServedShards::kShards);
 }
 
-// faults.md 2
+// Fault under test: tests/faults.md 2.
 TEST_F(RemoteCommandTest, AKilledEpochLeavesNothingThatTheNextOneMinds) {
   build();
   const auto whole = epoch();

@@ -1,6 +1,6 @@
-// Compares the program with Python code written only from the pages of docs/formats: orders, tokens
-// and proofs for indexes built here and for all shards of the corpus, and the examples on the
-// pages. tests/order/specification_test.cc does the same for the library.
+// Compares the program with Python code that was written only from the pages of docs/formats.
+// It compares orders, tokens and proofs, for indexes built here and for all shards of the corpus,
+// and the examples on the pages. tests/order/specification_test.cc does the same for the library.
 
 #include <array>
 #include <random>

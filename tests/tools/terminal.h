@@ -53,7 +53,8 @@ class Terminal {
   int slave_ = -1;
 };
 
-/// Runs `shardwise` with its standard output on a terminal. Little output only.
+/// Runs `shardwise` with its standard output on a terminal. Only for short outputs: nothing reads
+/// the terminal before the program has ended.
 inline std::pair<Finished, std::string> on_terminal(std::vector<std::string> arguments,
                                                     unsigned short columns = 80) {
   const Terminal terminal(columns);

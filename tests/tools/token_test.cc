@@ -158,7 +158,7 @@ TEST(RunOptionsTest, ExplainNamesTheGroupsOfBatches) {
     EXPECT_EQ(json["group"], std::to_string(json["sample"].get<int>() % 2)) << line;
   }
   EXPECT_GT(count, 1U);
-  // A token within a window needs the same groups.
+  // A token within a window can be used only with the same groups.
   ResumeToken token = token_of(index.path());
   token.position = 0;
   token.batches = {.rule = "groups (hash 1), batch_sizes 2 2, held over, window 8192",

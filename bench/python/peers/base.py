@@ -19,7 +19,7 @@ SEED = 17
 
 
 class Corpus(NamedTuple):
-    """Samples in tars, of which one field is used. Also the folder for the samples in other
+    """Samples in tars, of which one field is used, and the folder for the same samples in other
     formats."""
 
     name: str
@@ -95,7 +95,7 @@ class Peer:
         """Returns the number of samples in a batch of bytes, and their bytes. Must be fast."""
         return len(batch), sum(map(len, batch))
 
-    # The measured tasks. None: the package cannot do the task; `without` says why.
+    # The measured tasks. None means that the package cannot do the task; `without` says why.
     without: dict[str, str] = {}
     epoch: Callable[[], Callable[[], Iterator[Any]]] | None = None
     pictures: Callable[[int], Callable[[], Iterator[Any]]] | None = None

@@ -1,7 +1,8 @@
 """Makes colour.txt: python3 make_colour.py > colour.txt (needs NumPy).
 
-Computes the formulas of torchvision.transforms.v2.functional for uint8 tensors, in float32, on 8 x 8 pixels of noise: byte i
-is the highest byte of i * i * 2654435761 + i * 97 as a 32-bit number. Each line is: operation, parameter, bytes of the result.
+Computes the formulas of torchvision.transforms.v2.functional for uint8 tensors, in float32. The
+image is 8 x 8 pixels of noise: byte i is the highest byte of the 32-bit number i * i * 2654435761 +
+i * 97. Each line is: operation, parameter, bytes of the result.
 """
 
 import numpy

@@ -125,7 +125,7 @@ RankProcess start(const Scene& scene, int rank, int waited_for = -1) {
 }
 
 TEST(RendezvousProcessTest, ARankThatIsKilledWhileTheOthersWaitIsNamed) {
-  // faults.md 54
+  // Fault under test: tests/faults.md 54.
   const Scene scene{.world_size = 4, .port = free_port()};
   for (const int signal : {SIGKILL, SIGINT, SIGTERM}) {
     std::vector<RankProcess> ranks;

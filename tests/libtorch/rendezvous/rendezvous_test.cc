@@ -43,7 +43,7 @@ MeetingPoint point_at(std::vector<std::uint16_t> ports, const std::string& job =
   return {.address = "127.0.0.1", .ports = std::move(ports), .job = job};
 }
 
-/// Longer than any machine needs: if the test passes, the result does not depend on it.
+/// A timeout that no passing test reaches, even on a slow machine.
 constexpr milliseconds kLong{120'000};
 
 Rendezvous::Options options_of(int rank, int world_size, const MeetingPoint& point) {
@@ -126,7 +126,8 @@ TEST(RendezvousTest, RanksOfOneHostMeetAtAnyLoopbackAddress) {
   EXPECT_THAT(results, testing::Each(testing::StartsWith("127.0.")));
 }
 
-// MASTER_ADDR may be forwarded to rank 0's machine, or be wrong: rank 0 cannot know.
+// Connections to MASTER_ADDR may be forwarded to rank 0's machine, or MASTER_ADDR may be wrong.
+// Rank 0 cannot know which.
 TEST(RendezvousTest, RankZeroElsewhereThanMasterAddrSaysAtOnceWhereItListens) {
   const MeetingPoint forwarded = point_at(free_ports(1));
   MeetingPoint named = forwarded;
@@ -259,7 +260,7 @@ TEST(RendezvousTest, RanksOfAnotherJobAreRefusedAndTheJobGoesOn) {
       const std::string text = test::error_text([&] { Rendezvous meeting(options); });
       return text;
     }
-    // Rank 1 starts after the stranger has connected.
+    // Rank 1 starts after the other job's rank has connected.
     if (i == 1) std::this_thread::sleep_for(milliseconds(1200));
     Rendezvous meeting(options_of(i, 2, point_at(ports, "this")));
     meeting.finish();
@@ -353,13 +354,14 @@ TEST(RendezvousTest, WhoIsWaitedForIsToldWithTheHostWhereRanksArePlacedInBlocks)
 }
 
 TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
-  // In each phase: while looking for rank 0, while waiting for other ranks, while connecting.
+  // The rank is interrupted in each phase: while it looks for rank 0, waits for other ranks, or
+  // connects.
   const auto ports = free_ports(1);
   {
     std::atomic<bool> cancel{true};
     auto options = options_of(1, 2, point_at(ports));
     options.cancel = &cancel;
-    std::vector<std::string> notices;  // a notice says why it does not end at once
+    std::vector<std::string> notices;  // say why the rank does not end at once
     options.notice = [&](const std::string& text) { notices.push_back(text); };
     EXPECT_EQ(test::error_code([&] { Rendezvous meeting(options); }), ErrorCode::kCancelled);
     EXPECT_THAT(notices, ElementsAre(AllOf(HasSubstr("interrupted; "),

@@ -71,7 +71,7 @@ def with_a_loader(ranks: Any) -> dict[str, Any]:
 
 
 def with_a_dataloader(ranks: Any) -> dict[str, Any]:
-    """One rank's figure ends the epoch on all ranks; the workers are gone."""
+    """A condition on one rank ends the epoch on all ranks, by ranks.any(). No worker is left."""
     sampler = DistributedChunkedSampler(ds, seed=17)
     batches = BatchSampler(sampler, 16)
     audit = shardwise.Audit(sampler.core)
@@ -95,7 +95,8 @@ def with_a_dataloader(ranks: Any) -> dict[str, Any]:
 
 
 def gradients(ranks: Any) -> dict[str, Any]:
-    """The gradients of one step by both ways, where ranks have unequally many samples or none."""
+    """Returns the gradients of one step, averaged by DistributedDataParallel or by
+    average_gradients(). The ranks have unequal numbers of samples, or none."""
     found: dict[str, Any] = {}
     for way, size in [("ddp", 7), ("plain", 7), ("ddp", 1), ("plain", 1)]:
         model = model_of(0)

@@ -43,7 +43,8 @@ def launch(command: list[str], folder: Path, **variables: str) -> tuple[int, str
 
 
 def run(command: list[str], options: dict[str, Any]) -> str:
-    """Runs a program of this folder with these options; what it printed, if it failed, else ""."""
+    """Runs a program of this folder with these options. Returns its output if it failed, otherwise
+    ""."""
     Path(options["out"]).mkdir()
     code, said = launch([*command, json.dumps(options, default=str)], _HERE)
     return "" if code == 0 else said or "it failed without a word"

@@ -88,9 +88,9 @@ def as_numbers(batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def fit(loop: Any, index: Path, out: Path, workers: Any, failures: int = 0, **others: Any) -> Any:
-    """Runs a training loop over the shuffled samples with `workers` workers, or from (minimum,
-    maximum). Ray restarts it after failures, as often as given. others: the loop's config, and the
-    resources of a worker."""
+    """Runs a training loop over the shuffled samples. workers: their number, or its (minimum,
+    maximum). failures: how often Ray restarts the run after a failure. others: the loop's config,
+    and the resources of a worker."""
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer

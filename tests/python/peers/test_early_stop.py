@@ -1,4 +1,5 @@
-"""Ranks of plain torch.distributed that stop together, and figures that do not depend on them."""
+"""Ranks of plain torch.distributed that stop together, and evaluation results that do not depend on
+the number of ranks."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ torch = needs("torch")
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, Any]]]:
-    """What each rank found, by the number of ranks."""
+    """The results of early_stop_run.py on each rank, by the number of ranks."""
     index = make_index(tmp_path_factory.mktemp("data"))
     all_runs = {}
     for size in (1, 2):

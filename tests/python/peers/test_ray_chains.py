@@ -1,6 +1,6 @@
 """Random chains of reading, filtering, mapping, writing and reading again, compared with a simple
-model. Also random passes on changing numbers of workers, which are peeked into, abandoned, stopped
-and continued."""
+model. Random passes on changing numbers of workers are also tested: they are peeked into,
+abandoned, stopped and continued."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def make_rows(folder: Path) -> list[Row]:
 
 
 def read(index: Path, rows: list[Row], pick: random.Random) -> tuple[Any, list[Row]]:
-    """Reads all or some of these rows in an order, from the beginning or from a token. Also returns
-    the model's rows."""
+    """Reads all or some of these rows in an order, from the beginning or from a token. Returns the
+    data, and the rows of the model."""
     where, order = pick.choice(list(WHERE)), pick.choice(ORDERS)
     view = shardwise.open(index) if where is None else shardwise.open(index).where(where)
     chosen = [row for row in rows if WHERE[where](row)]
@@ -84,8 +84,8 @@ def read(index: Path, rows: list[Row], pick: random.Random) -> tuple[Any, list[R
 
 
 def step(data: Any, rows: list[Row], label: str, pick: random.Random) -> tuple[Any, list[Row], str]:
-    """Applies one more operation to the dataset and to the model. Also returns the current name of
-    the class column."""
+    """Applies one more operation to the dataset and to the model. Returns both, and the present
+    name of the class column."""
     kinds = ["class", "key", "number", "select", "materialize", "map", "limit", "rename", "look"]
     kind = pick.choice(kinds)
     if kind == "class":

@@ -94,7 +94,8 @@ RECIPES = {
 
 
 MIXED = {"tokens", "schedule"}
-"""Recipes with a mixture, whose epochs are those of its data sets."""
+"""Recipes that read a mixture. Its epochs may deliver a sample of a data set several times, or not
+at all."""
 
 
 def run(recipe: str, ranks: int, folder: Path, seen: Path, *arguments: Any) -> str:
@@ -111,7 +112,7 @@ def run(recipe: str, ranks: int, folder: Path, seen: Path, *arguments: Any) -> s
 
 
 def counts_of(*prefixes: Path) -> dict[int, Counter[int]]:
-    """How often all ranks together were given each sample, by epoch."""
+    """Returns how often all ranks together were given each sample, by epoch."""
     counts: dict[int, Counter[int]] = {}
     for prefix in prefixes:
         for path in prefix.parent.glob(f"{prefix.name}-*.json"):
@@ -137,7 +138,7 @@ def test_a_recipe_continues_where_it_was_stopped(name: str, data: Path, tmp_path
         str(epoch) for epoch in range(before // recipe.samples, 2)
     ]
     for count in counts.values():
-        assert abs(sum(count.values()) - recipe.samples) <= (name == "clip")  # which drops a rest
+        assert abs(sum(count.values()) - recipe.samples) <= (name == "clip")  # clip may drop a rest
         assert name in MIXED or set(count.values()) == {1}
     if name in MIXED:  # each document of a corpus comes before any comes again
         for first_number in range(0, recipe.samples, NUM_SAMPLES):
@@ -158,7 +159,7 @@ def test_the_weights_of_a_schedule_change_when_it_resumes(data: Path, tmp_path: 
         times = [both[number] for number in range(part * NUM_SAMPLES, (part + 1) * NUM_SAMPLES)]
         assert sum(times) == int(passes) * NUM_SAMPLES + int(remainder) > 0
         assert max(times) - min(times) <= 2
-    assert sum(both[number] for number in range(NUM_SAMPLES)) == 512  # the block in which it stopped
+    assert sum(both[number] for number in range(NUM_SAMPLES)) == 512  # a whole number of blocks
 
 
 @pytest.mark.parametrize("name", ["buckets", "img2dataset", "schedule"])

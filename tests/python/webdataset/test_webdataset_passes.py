@@ -418,7 +418,7 @@ def test_a_pipeline_without_a_loader_has_a_state(url: str) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_set_epoch_keeps_the_place_of_a_loaded_state(url: str, workers: int) -> None:
-    """A training loop calls it at the beginning of each pass, also of the resumed one."""
+    """A training loop calls set_epoch() at the beginning of each pass, even of the resumed one."""
     batches = loader(url, 10, workers)
     batches.set_epoch(1)
     before = [numbers(keys) for keys, _ in islice(batches, 5)]
@@ -428,7 +428,7 @@ def test_set_epoch_keeps_the_place_of_a_loaded_state(url: str, workers: int) -> 
         made.set_epoch(1)
         rest = [numbers(keys) for keys, _ in made]
         assert sorted(sum(before + rest, [])) == list(range(NUM_SAMPLES))
-        made.set_epoch(1)  # the pass was begun: now it is a new one
+        made.set_epoch(1)  # the pass had begun, so this begins a new one
         assert sorted(sum((numbers(keys) for keys, _ in made), [])) == list(range(NUM_SAMPLES))
 
 

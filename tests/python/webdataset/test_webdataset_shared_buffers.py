@@ -65,7 +65,8 @@ def loader(folder: Path, batch: int, made: Any, workers: int, **options: Any) ->
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Shards of 15 samples; arrays of 16 KiB are large already."""
+    """Shards of 15 samples. The test lowers the size from which arrays are sent in shared buffers
+    to 16 KiB."""
     monkeypatch.setattr(shared_buffers, "MIN_BYTES", 1 << 14)
     write_shards(tmp_path / "shards", [9, 6])
     return tmp_path
@@ -73,7 +74,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The slots that were received, and not those of torch."""
+    """Collects the slots of the shared buffers that were received. Arrays that torch itself sends
+    are not counted."""
     slots: list[int] = []
     receive = shared_buffers.SharedBuffers.receive
 

@@ -98,7 +98,8 @@ def test_contents_say_whether_a_shard_is_compressed(tmp_path: Path, url: str) ->
 
 
 def keys_by_name(members: Iterable[Any]) -> list[str]:
-    """Looks up the name of each member, as functions do that expect members alone."""
+    """Returns the keys of all members. Reads member["fname"] of each item, like functions that
+    expect only members."""
     samples = []
     for member in members:
         key, _ = tars.base_plus_ext(member["fname"])

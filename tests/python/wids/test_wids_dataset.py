@@ -518,8 +518,8 @@ def test_the_folder_that_is_used_if_none_is_named_is_this_users_alone(
 
 
 def test_a_list_of_another_user_is_not_believed(served: FileServer, tmp_path: Path) -> None:
-    """The list by which remote shards are opened is stored beside their cache, where other users
-    may have written before."""
+    """The list of remote shards is stored as a file next to their cache. Other users may have been
+    able to write there, so the file is not trusted."""
     written = write_shards(tmp_path / "served", [4, 3, 4])
     remote = [{**s, "url": f"{served.url}/{os.path.basename(s['url'])}"} for s in written]
     folder = tmp_path / "shared"

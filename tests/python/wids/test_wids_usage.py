@@ -49,7 +49,7 @@ def test_a_subclass_that_reads_shards_itself(shards: list[Any]) -> None:
 
 
 def test_videos_are_read_from_streams(tmp_path: Path) -> None:
-    """transformations=[], and .read() for the user's own decoder."""
+    """With transformations=[], fields are streams, which a program gives to its own decoder."""
     path = write_tar(tmp_path / "v.tar", [("a.mp4", b"\0ftyp"), ("a.json", b'{"fps": 8}')])
     dataset: Any = wids.ShardListDataset([{"url": str(path), "nsamples": 1}], transformations=[])
     sample = dataset[0]

@@ -12,8 +12,8 @@ from conftest import FileServer, RangeHandler, write_tar
 
 
 def write_shards(folder: Path, lengths: list[int]) -> list[dict[str, Any]]:
-    """Writes shards with these numbers of samples, numbered through. Returns them as a list for
-    wids."""
+    """Writes shards with these numbers of samples, which are numbered across all shards. Returns
+    them as a list for wids."""
     shards, first = [], 0
     for number, length in enumerate(lengths):
         members = []
