@@ -110,7 +110,7 @@ def step_of(sampler: _core.Sampler, data: Any, step: int, rule: _Rule) -> list[S
 
 
 def steps_in(batches: list[tuple[int, list[int], str]], data: Any) -> list[StepSample]:
-    """The samples of these batches: each has a rank, its samples and its group."""
+    """The samples of these batches. A batch is a tuple of its rank, its samples and its group."""
     names = _Names(data)
     return [
         StepSample(rank, place, sample, *names.of(sample), group)

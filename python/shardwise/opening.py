@@ -90,7 +90,7 @@ def open(
         in index_directory ($XDG_CACHE_HOME/shardwise), unless build=False. An index at a URL is
         fetched into the same folder, and again when the server has another version. If the server
         cannot be reached, a warning says so, and the last copy is used.
-    offline: use the copy of an index at a URL without asking its server.
+    offline: for an index at a URL, use this machine's copy, without asking the server.
     cache: a directory for shards that cannot be read in place (remote or compressed), with a budget
         of cache_bytes; or a ShardCache, which also says how URLs are fetched.
     access: "map" (samples are views of mapped shards), "read" (samples hold copies: for shards that

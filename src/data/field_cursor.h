@@ -62,7 +62,8 @@ class SHARDWISE_EXPORT FieldCursor {
     std::uint64_t number = 0;
     std::uint64_t last_run = 0;  // number of the last run that uses the shard
   };
-  /// The held shards of the dataset or of a joined dataset. Each shard has one possible slot.
+  /// The held shards of the dataset or of a joined dataset. Each shard has one possible place in
+  /// `slots`.
   struct Source {
     ShardPool<OpenShard>* pool;
     bool opens;

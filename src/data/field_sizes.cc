@@ -46,7 +46,8 @@ bool FieldSizes::has_any(std::span<const std::string> names) const {
   return std::ranges::any_of(names, is_joined);
 }
 
-/// The shards of one call. Each is looked up once, unless two shards use the same slot.
+/// The shards of one call. Each is looked up once, unless two shards share an element of
+/// slots_.
 class FieldSizes::Shards {
  public:
   struct Entry {

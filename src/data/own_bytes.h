@@ -30,7 +30,7 @@ struct SampleMemory {
 inline constexpr std::uint64_t kMaxMemberGap = std::uint64_t{64} * 1024;
 
 /// Allocates memory for `members`, which are the members of `sample`.
-/// @param shard_bytes  size of the shard; no run extends beyond it.
+/// @param shard_bytes  size of the shard; no SampleMemory::Run extends beyond it.
 /// Errors: CorruptIndex; kIo if there is no memory.
 SampleMemory make_memory(const Sample& sample, std::uint64_t shard_bytes,
                          std::span<const MemberRecord> members);

@@ -16,7 +16,8 @@
 
 #include "decode/pixel_kernels.h"
 
-// Highway's targets for such machines require more CPU features than these kernels need.
+// Highway's targets for machines with VBMI and VNNI require more CPU features than these kernels
+// need.
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vbmi,avx512vnni")
 namespace shardwise::detail {
 namespace HWY_NAMESPACE {

@@ -39,8 +39,8 @@ struct SideHeader {
 static_assert(sizeof(SideHeader) == 64);
 
 std::uint64_t side_header_checksum(const SideHeader& header) noexcept;
-/// Returns the list of side tables as JSON. Their tables follow each other from the end of the
-/// header.
+/// Returns the list of side tables as JSON. In the file, the tables follow one another, directly
+/// after the header.
 /// @param table_bytes  size of each table.
 std::string side_list(const std::vector<SideTable>& tables,
                       const std::vector<std::uint64_t>& table_bytes);

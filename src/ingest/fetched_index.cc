@@ -236,7 +236,8 @@ std::string Copy::path() {
   }
 }
 
-/// Fetches the index, unless another process has done so. REQUIRES: the slot's turn.
+/// Fetches the index, unless another process has done so. REQUIRES: the caller holds the lock
+/// of IndexSlot::take_turn().
 std::string Copy::refresh(const State& seen) const {
   const std::optional<Origin> before = current();
   if (before && is_same(*before, seen)) return in_folder(before->index);

@@ -262,8 +262,8 @@ std::vector<Column> of_fields(const Sample& sample) {
   std::vector<Column> all;
   for (std::size_t place = 0; place < sample.num_fields(); ++place) {
     const std::string name(sample.field(place).name);
-    // A list of fields cannot contain such a name, so the field is read as bytes, by its exact
-    // name.
+    // A list of fields can contain only plain names. A field with another name is read as bytes, by
+    // its exact name.
     const bool is_plain = name.find(';') == name.npos && name.find(":$") == name.npos &&
                           !name.empty() && trimmed(name) == name;
     switch (is_plain ? detail::field_kind(without_compression_suffix(name)) : FieldKind::kBytes) {

@@ -13,8 +13,9 @@ void throw_epoch_ended(std::uint64_t epoch) {
 }
 
 void throw_loader_moved_on(std::uint64_t epoch) {
-  throw NotExact("the loader is already in another epoch", "epoch " + std::to_string(epoch),
-                 "finish and prove an epoch before the next one begins");
+  throw NotExact("epoch " + std::to_string(epoch) +
+                     " cannot be continued or proven, because the loader is in another epoch",
+                 {}, "finish and prove each epoch before beginning another");
 }
 
 }  // namespace shardwise::detail

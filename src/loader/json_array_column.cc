@@ -158,7 +158,8 @@ class JsonArrayColumn final : public ColumnMaker {
                              ", but the column's rows have shape " + text_of(output.shape)};
       }
     } else if (rank_ && shape.size() != *rank_) {
-      throw Numbers::Fault{"its shape is " + text_of(shape)};
+      throw Numbers::Fault{"its shape is " + text_of(shape) +
+                           ", but tokens must be one list of numbers"};
     } else if (numbers.bytes().empty()) {
       return;  // an empty row has the same number of dimensions as the other rows
     } else {

@@ -148,7 +148,7 @@ EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
 
 std::uint64_t EpochOrder::at(std::uint64_t position) const {
   if (position >= n_) {
-    throw OutOfRange("no position " + std::to_string(position) + " in an epoch", {},
+    throw OutOfRange("the epoch has no position " + std::to_string(position), {},
                      "choose a position in [0, " + std::to_string(n_) + ")");
   }
   std::uint64_t sample = 0;

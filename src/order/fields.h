@@ -69,7 +69,8 @@ constexpr auto fields(std::type_identity<Wids> /*of*/) {
   using detail::field;
   return std::tuple{
       field("chunk_size", &Wids::chunk_size,
-            {.words = "0 means the chunk size of Python wids", .option = "--chunk"}),
+            {.words = "samples per chunk, or 0 for the chunk size of Python wids",
+             .option = "--chunk"}),
       field("shuffle", &Wids::shuffle, {.words = "shuffle the samples", .option = "--no-shuffle"}),
       field("shufflefirst", &Wids::shufflefirst,
             {.words = "shuffle the chunks in epoch 0, too",

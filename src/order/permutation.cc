@@ -47,7 +47,7 @@ Grid grid_of(const PermutationDomain& domain, std::uint64_t k0, std::uint64_t k1
 }
 
 [[noreturn]] void throw_out_of_range(std::uint64_t value, std::uint64_t size) {
-  throw OutOfRange("no number " + std::to_string(value) + " in a permutation", {},
+  throw OutOfRange("the permutation has no number " + std::to_string(value), {},
                    "choose a number in [0, " + std::to_string(size) + ")");
 }
 

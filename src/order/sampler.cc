@@ -57,7 +57,7 @@ void Sampler::start(SkipList::Point point, const SkipList& skip, const Order* ch
                      {}, "choose a sample in [0, " + std::to_string(num_samples()) + ")");
   }
   if (point.epoch == ~std::uint64_t{0}) {
-    throw InvalidArgument("no epoch " + std::to_string(point.epoch), {},
+    throw InvalidArgument("the epoch is " + std::to_string(point.epoch), {},
                           "choose an epoch from 0 to 2^64 - 2");
   }
   SkipList kept = skip;  // copy before any change: `skip` may refer to skip_, and copying may throw

@@ -319,7 +319,7 @@ UseInterval ShardSchedule::in_windows(UseInterval use, std::uint64_t window) con
 std::optional<EpochSchedule> ShardSchedule::uses(const RankOptions::Range& ranks,
                                                  std::uint64_t window) const {
   if (ranks.count == 0 || ranks.count > world_size_ || ranks.first > world_size_ - ranks.count) {
-    throw InvalidArgument("no ranks [" + std::to_string(ranks.first) + ", " +
+    throw InvalidArgument("the run has no ranks [" + std::to_string(ranks.first) + ", " +
                               std::to_string(ranks.first + ranks.count) + ")",
                           {}, "choose ranks in [0, " + std::to_string(world_size_) + ")");
   }

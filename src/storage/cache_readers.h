@@ -32,7 +32,7 @@ class LiveCount {
     const std::uint64_t process_ = process_generation();
   };
   std::unique_ptr<Slot> add() { return add_up_to(~std::uint64_t{0}); }
-  /// Adds a slot. Returns null if there are `max` slots already.
+  /// Counts one more until the Slot is destroyed. Returns null if the count is `max` already.
   std::unique_ptr<Slot> add_up_to(std::uint64_t max);
   bool is_zero() const;
 

@@ -539,7 +539,7 @@ TEST_P(ReuploadTest, EachIndexGetsItsVersionFromOneCache) {
   EXPECT_EQ(all_words(after), repeated("new!"));
   EXPECT_EQ(all_words(before), repeated("old."));
   EXPECT_THAT(cache()->verify().damaged, ::testing::IsEmpty());
-  // Only the hash can identify such a version.
+  // Without an ETag, only the hash of the file distinguishes the two versions.
   if (std::string_view(GetParam().first).empty()) return;
   EXPECT_THAT(cache()->entries(), ::testing::SizeIs(2));
   const int gets = server_.gets("/x.tar");

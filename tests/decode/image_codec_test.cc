@@ -526,7 +526,8 @@ TEST(ImageOrientationTest, TheBoxOfAScaledCropIsTurnedToo) {
     const test::Rgb whole = pixels(bytes, {.apply_orientation = true, .scale = 4});
     EXPECT_EQ(part.report.box.height, 8.5);
     EXPECT_EQ(part.report.box.width, 6.5);
-    // A flipped image begins with its last stored pixel, which may be only partly inside.
+    // A flipped image begins with the last stored pixel. After scaling, the image may cover only a
+    // part of this pixel.
     const bool swaps = orientation >= 5;
     const bool from_below =
         orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;

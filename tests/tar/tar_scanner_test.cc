@@ -411,7 +411,8 @@ TEST(TarScannerTest, LinksDevicesAndFifosAreShownWithTheirTargets) {
                           "hard pax name -> " + target + "@5632"));
 }
 
-// Found by fuzzing: libarchive's type for such an entry depends on whether a link precedes it.
+// Found by fuzzing: libarchive's type for a link without a target depends on whether another link
+// precedes it.
 TEST(TarScannerTest, ALinkWithoutATargetIsALink) {
   for (const bool after_a_link : {false, true}) {
     TarBuilder tar;
@@ -427,7 +428,7 @@ TEST(TarScannerTest, ALinkWithoutATargetIsALink) {
   }
 }
 
-// Found by fuzzing: libarchive reads such a checksum as zero.
+// Found by fuzzing: libarchive reads a checksum that begins with a zero byte as zero.
 TEST(TarScannerTest, AChecksumThatBeginsWithAZeroByteIsRefused) {
   std::string header = TarBuilder::header("a.txt", '0', 1);
   const std::string sum = header.substr(149, 5);

@@ -69,8 +69,8 @@ void add_lookup_options(CLI::App& command, Index::Lookup& lookup) {
   constexpr const char* kGroup = "Shards that moved";
   command
       .add_option("--root", lookup.root,
-                  "folder to which the shards moved; relative paths of the index begin in it, and "
-                  "of absolute paths the part after the deepest folder that all shards share")
+                  "folder to which the shards moved; relative paths of the index begin in DIR; in "
+                  "absolute paths, DIR replaces the deepest folder that all shards share")
       ->type_name("DIR")
       ->group(kGroup);
   command

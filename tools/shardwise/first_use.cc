@@ -39,8 +39,10 @@ void add_first_use_options(CLI::App& command, FirstUse& first_use) {
       ->excludes(directory)
       ->group(kGroup);
   command
-      .add_flag("--offline", first_use.offline,
-                "use the copy of an INDEX at a URL, without asking its server for a newer version")
+      .add_flag(
+          "--offline", first_use.offline,
+          "for an INDEX at a URL, use this machine's copy, without asking the server for a newer "
+          "version")
       ->group(kGroup);
   if (command.get_option_no_throw("--http-header") == nullptr) {
     add_fetch_options(command, first_use.fetching);

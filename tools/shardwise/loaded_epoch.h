@@ -52,7 +52,7 @@ inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
 
 /// Returns a checksum of the contents of all fields. The checksum of several samples is the sum of
 /// their checksums, so it does not depend on their order.
-/// @param bytes  the function adds the size of all fields.
+/// @param bytes  increased by the size of all fields.
 inline std::uint64_t checksum_of(const Sample& sample, std::uint64_t& bytes) noexcept {
   std::uint64_t checksum = 0;
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {

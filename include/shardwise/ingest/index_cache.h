@@ -43,8 +43,8 @@ struct IndexCacheOptions {
   /// If false, shards without a built index are an error. Its text states the command that builds
   /// the index.
   bool build_missing = true;
-  /// Use this user's copy of an index at a URL without asking its server. Without a copy, opening
-  /// the URL is an error.
+  /// For an index at a URL, use the copy in the folder, without asking the server. If there is no
+  /// copy, opening the URL is an error.
   bool offline = false;
   /// If the folder has a copy of an index at a URL with this Index::fingerprint(), use that copy
   /// without asking the server. If two versions in the folder have it, the current one is used.

@@ -229,7 +229,8 @@ def _open_what_is_there(sources: list[str], *, cache: _core.ShardCache | None) -
 
 
 class OpenShards:
-    """Shards, opened: samples by number, and the URL of each sample as it was given."""
+    """Opened shards. Has their samples by number, and the URL of each sample's shard, as the caller
+    spelled it."""
 
     def __init__(
         self, urls: list[str], cache_dir: str | None, cache_size: int, is_lenient: bool = False

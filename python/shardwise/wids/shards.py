@@ -54,7 +54,7 @@ def default_cache_dir() -> str:
 
 
 class DefaultLocalname:
-    """Names a file in a folder for a URL; no other URL has the same name."""
+    """Maps a URL to the path of its local file. Different URLs get different files."""
 
     def __init__(self, dldir: str | os.PathLike[str] | None = None) -> None:
         self._dldir = path_of(dldir) if dldir is not None else default_cache_dir()
@@ -64,7 +64,8 @@ class DefaultLocalname:
 
 
 class CacheLocalname:
-    """Names a file in a folder for a URL, by the last part of its path."""
+    """Maps a URL to the path of its local file, which has the last part of the URL's path as its
+    name."""
 
     def __init__(self, cachedir: str | os.PathLike[str]) -> None:
         self._cachedir = path_of(cachedir)
