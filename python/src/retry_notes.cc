@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fork.h"
+#include "errors.h"
 #include "storage/retry_notes.h"
 
 namespace nb = nanobind;
@@ -51,14 +52,17 @@ bool log_retries() {
     texts.swap(notes().texts);
     notes().has_any = false;
   }
-  try {
-    const nb::object logger = nb::module_::import_("logging").attr("getLogger")("shardwise");
-    for (const std::string& text : texts) logger.attr("warning")("%s", text);
-    return true;
-  } catch (nb::python_error& error) {
-    error.restore();
-    return false;
-  }
+  return guarded(
+      [&] {
+        const nb::object logger = nb::module_::import_("logging").attr("getLogger")("shardwise");
+        for (const std::string& text : texts) {
+          logger.attr("warning")(
+              "%s", nb::steal(PyUnicode_DecodeUTF8(
+                        text.data(), static_cast<Py_ssize_t>(text.size()), "replace")));
+        }
+        return true;
+      },
+      false);
 }
 
 }  // namespace shardwise::python

@@ -86,7 +86,8 @@ def test_a_retried_fetch_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixt
     try:
         with FileServer(tmp_path / "www", Recovers) as server:
             url = server.url + "/train-000000.tar"
-            shardwise.index(tmp_path / "x.idx", url)
+            cache = shardwise.ShardCache(str(tmp_path / "cache"), retry_for=60)
+            shardwise.index(tmp_path / "x.idx", url, cache=cache)
     finally:
         logger.removeHandler(handler)
     (record,) = [each for each in caplog.records if each.name == "shardwise"]
@@ -106,8 +107,9 @@ def test_what_a_handler_of_the_log_raises_ends_the_wait(tmp_path: Path) -> None:
     logger = logging.getLogger("shardwise")
     logger.addFilter(refuses := Refuses())
     try:
+        cache = shardwise.ShardCache(str(tmp_path / "cache"), retry_for=60)
         with FileServer(tmp_path / "www", Unwell) as server, pytest.raises(ZeroDivisionError):
-            shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar")
+            shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar", cache=cache)
     finally:
         logger.removeFilter(refuses)
 
