@@ -42,8 +42,8 @@ void refuse_binary(std::string_view bytes, const std::string& path) {
           : "name a file with a resume token, which begins with \"sw2.\", \"sw3.\" or \"sw4.\"");
 }
 
-/// Returns the token of a state in JSON, e.g. of json.dump() in Python: the text at the key "token",
-/// which may be nested.
+/// Returns the token of a state in JSON, as json.dump() writes it in Python: the text at the key
+/// "token", which may be nested.
 std::string token_in_json(std::string_view json, const std::string& path) try {
   using Token = detail::JsonReader::Token;
   std::set<std::string> found;
