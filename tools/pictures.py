@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Draws the pictures of the pages, docs/pictures/*.svg, from results of `shardwise` and the tables of docs/figures.md.
 
-    tools/pictures.py PROGRAM [--check]
+    tools/pictures.py PROGRAM [--check] [--run FOLDER]
 
 PROGRAM is the built `shardwise`. It computes the orders, the plans, the index and the proof. Every number of a peer is read
 from a table of docs/figures.md. Equal sources thus give equal bytes. --check writes nothing, and exits with 1 if a
 picture is out of date.
+
+FOLDER is the --out of examples/python/digits.py. resume.svg is drawn from this training, and only if --run is given:
+its last digits may differ on other machines.
 
 A picture is a card with a background, so that it can be read on light and dark pages. Its colours follow the reader's
 setting. It is 460 units wide, so that a phone shows its text at 10 points."""
@@ -366,10 +369,92 @@ def speed() -> str:
     return picture.drawn(y + 4)
 
 
+def resume(folder: str) -> str:
+    def steps(name: str) -> list[dict]:
+        with open(os.path.join(folder, name, "steps.jsonl"), encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    whole = {line["step"]: line for line in steps("whole")}
+    killed: dict[int, dict] = {}
+    resumed: dict[int, dict] = {}
+    for line in steps("killed"):  # the steps from the checkpoint to the kill come twice
+        run = resumed if resumed or line["step"] in killed else killed
+        run[line["step"]] = line
+    kill, last = max(killed), max(resumed)
+    start = min(resumed) - 1
+    before, after = killed[kill]["ranks"], resumed[last]["ranks"]
+    for run in (killed, resumed):
+        for step, line in run.items():
+            assert line["samples"] == whole[step]["samples"], f"step {step} has other samples"
+    num_samples = sum(len(line["samples"]) for line in whole.values() if line["epoch"] == 0)
+
+    picture = Picture(
+        "Killed in mid-epoch, resumed on other ranks",
+        f"Loss by step of a training without a stop, and of one that was killed on {before} ranks and "
+        f"resumed on {after}; the curves cover each other.",
+    )
+    picture.text(16, 48, f"{num_samples:,} handwritten digits; {len(whole[1]['samples'])} samples a step", "s")
+    left, top, width, height = 64, 66, 376, 190
+    most = math.ceil(max(line["loss"] for line in whole.values()))
+
+    def x_of(step: float) -> float:
+        return left + width * step / last
+
+    for loss in range(most + 1):
+        y = top + height * (1 - loss / most)
+        picture.line(left, y, left + width, y, "grid")
+        picture.text(left - 8, y + 4, f"{loss}", "s e")
+    picture.add(f'<text transform="translate(22 {top + height / 2:g}) rotate(-90)" class="s c">loss</text>')
+    for run, kind, stroke in (
+        (whole, "grid", 9),
+        (killed, "ourline", 3),
+        (resumed, "peerline", 1.5),
+    ):
+        path = " ".join(
+            f"{x_of(step):.1f},{top + height * (1 - line['loss'] / most):.1f}" for step, line in run.items()
+        )
+        picture.add(f'<polyline points="{path}" class="line {kind}" style="stroke-width:{stroke}"/>')
+    picture.line(x_of(kill), top, x_of(kill), top + height, "arrow")
+    picture.text(x_of(kill) + 6, top + 14, f"SIGKILL after step {kill}", "bad b")
+    picture.text(x_of(kill) + 6, top + 30, f"last checkpoint: step {start}", "s")
+    for i, (kind, text) in enumerate(
+        (
+            ("s", f"wide, gray: {before} ranks, no stop"),
+            ("ours b", f"{before} ranks, until the kill"),
+            ("peertext b", f"{after} ranks, resumed"),
+        )
+    ):
+        picture.text(left + width, top + 58 + 18 * i, text, f"{kind} e")
+
+    y0 = top + height + 44
+    picture.text(16, y0 - 8, "Relative difference from the loss without a stop", "t")
+    powers, row = range(-6, -10, -1), 22
+    for i, power in enumerate(powers):
+        picture.line(left, y0 + 14 + row * i, left + width, y0 + 14 + row * i, "grid")
+        picture.text(left - 8, y0 + 18 + row * i, f"1e{power}", "s e")
+    zero = y0 + 14 + row * len(powers)
+    picture.line(left, zero, left + width, zero, "grid")
+    picture.text(left - 8, zero + 4, "equal", "s e")
+    largest = 0.0
+    for run, kind in ((killed, "ours"), (resumed, "peertext")):
+        for step, line in run.items():
+            part = abs(line["loss"] / whole[step]["loss"] - 1)
+            largest = max(largest, part)
+            y = zero if part == 0 else y0 + 14 + row * (powers[0] - max(math.log10(part), powers[-1]))
+            picture.add(f'<circle cx="{x_of(step):.1f}" cy="{y:.1f}" r="2.2" class="{kind}"/>')
+    assert largest < 10 ** powers[0], f"the losses differ by {largest:g}"
+    for step in range(0, last + 1, 10):
+        picture.text(x_of(step), zero + 20, f"{step}", "s c")
+    picture.text(left + width / 2, zero + 38, "step", "s c")
+    picture.text(16, zero + 60, "Both trainings had the same samples in each step.", "good b")
+    return picture.drawn(zero + 76)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="draws docs/pictures")
     parser.add_argument("program")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--run", metavar="FOLDER")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         program = Program(options.program, folder)
@@ -380,6 +465,8 @@ def main() -> int:
             "exact": exact(),
             "speed": speed(),
         }
+    if options.run:
+        pictures["resume"] = resume(options.run)
     differ = 0
     for name, drawn in pictures.items():
         path = os.path.join(DOCS, "pictures", f"{name}.svg")

@@ -12,6 +12,7 @@ from pathlib import Path
 PLACES = {
     "CHANGELOG.md": r"^## (\d+\.\d+\.\d+)",
     "CITATION.cff": r"^version: (\S+)$",
+    "packaging/conda/recipe.yaml": r'^  version: "(\S+)"$',
 }
 MINOR_PLACES = {
     "examples/CMakeLists.txt": r"find_package\(shardwise (\S+) ",
