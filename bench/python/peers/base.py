@@ -80,6 +80,8 @@ class Peer:
     """The package whose version the report shows."""
     settings = ""
     """The settings with which the package is used, in a few words."""
+    remote_settings = ""
+    """The same for remote()."""
     format = ""
     """The folder for samples in the package's own format; empty if the package reads tars."""
     needs_group = False

@@ -217,7 +217,8 @@ def work(
 ) -> None:
     try:
         made = peer_class(name)
-        about = {"version": made.version(), "settings": made.settings}
+        settings = made.remote_settings if corpus.label else made.settings
+        about = {"version": made.version(), "settings": settings}
     except ImportError as error:
         return say({"absent": f"cannot be imported: {error}"})
     if task == "about":

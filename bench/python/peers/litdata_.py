@@ -45,6 +45,7 @@ class _Pictures(litdata.StreamingDataset):  # type: ignore[misc]
 class LitData(Streams):
     package = "litdata"
     settings = "chunks of 64 MB, local, StreamingDataLoader, 2 processes"
+    remote_settings = "chunks of 64 MB by s3, StreamingDataLoader, 2 processes"
     format = "litdata"
     needs_group = True
     loader_type = litdata.StreamingDataLoader

@@ -19,6 +19,7 @@ INDEX = "train.idx"
 class Loader(Peer):
     package = "shardwise"
     settings = "shardwise.Loader, 2 threads"
+    remote_settings = "an index and tars by http, a shard cache, Loader, 2 threads"
     needs_group = True  # the ranks agree where to resume
 
     @classmethod

@@ -30,6 +30,7 @@ def _together(samples: list[dict[str, Any]]) -> dict[str, Any]:
 class Streaming(Streams):
     package = "mosaicml-streaming"
     settings = "MDS of 64 MB, local, StreamingDataLoader, 2 processes, py1e"
+    remote_settings = "MDS of 64 MB by s3, StreamingDataLoader, 2 processes, py1e"
     format = "mds"
     needs_group = True
     loader_type = streaming.StreamingDataLoader

@@ -21,6 +21,7 @@ def _first(sample: tuple[Any, ...]) -> Any:
 class WebDataset(Peer):
     package = "webdataset"
     settings = "WebLoader, 2 processes, shards and 1,000 samples shuffled, split_by_node"
+    remote_settings = "tars by http, cache_dir, WebLoader, 2 processes, shards and samples shuffled"
     needs_group = True
     without = {
         "item": "reads shards from their beginning",
