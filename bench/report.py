@@ -220,7 +220,7 @@ class Runner:
             "build": self.build,
             "source": SOURCE,
             "python": sys.executable,
-            "program": self.build / "tools" / "shardwise",
+            "program": self.build / "bin" / "shardwise",
             "data": self.data,
             "json": json_file,
             "rounds": self.rounds,
