@@ -225,6 +225,7 @@ class Runner:
             "json": json_file,
             "rounds": self.rounds,
             "many": self.rounds if self.options.quick else 4 * self.rounds,
+            "curl_shards": 2 if self.options.quick else 40,
             "scale": self.options.scale,
             **self.fixtures,
         }

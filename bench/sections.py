@@ -7,6 +7,7 @@ A command is a list of words with these fields:
     {data}                       a folder for the data of all benches
     {json}                       the file for the tables of this command (tables.py)
     {rounds} {many}              rounds; many is four times as many, for rows of milliseconds
+    {curl_shards}                shards of 32 MB for the epoch beside curl
     {tiny} {images} {pictures}   shards that the benches in C++ make (fixtures.h, pictures.h)
     {scale}                      the folder given by --scale
 """
@@ -193,6 +194,8 @@ IN_CPP = (
     ),
 )
 
+CURL = ("{curl_shards}", "{rounds}")
+
 OTHERS = (
     Section(
         "loader-peers",
@@ -213,7 +216,7 @@ OTHERS = (
         "curl",
         "remote/epoch_against_curl.sh",
         "an epoch over shards of a web server, beside curl",
-        (("bash", "{source}/bench/remote/epoch_against_curl.sh", "{program}", "40", "{rounds}"),),
+        (("bash", "{source}/bench/remote/epoch_against_curl.sh", "{program}", *CURL),),
         kind="text",
         needs=("program:nginx", "program:curl"),
     ),
