@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The loader against its peers: 256 JPEGs of 500 x 375 pixels into batches of 64 whole images.
 
-    bench/loader/peers.py IMAGE_LOADER_BENCH [--rounds N] [--env DIR] [--site DIR]
+    bench/loader/peers.py IMAGE_LOADER_BENCH [--rounds N] [--env DIR] [--site DIR] [--json FILE]
 
 IMAGE_LOADER_BENCH is the program; all rows use its shards, in SHARDWISE_BENCH_DIR. Every row has 2
 threads, or 2 worker processes:
@@ -13,9 +13,8 @@ threads, or 2 worker processes:
     grain   Grain's threads, simplejpeg
 
 In each round the rows take turns. Each row reads all images twice, and only the second time counts.
-The output has, for each row, the median of images per second, and the median of the CPU time per
-image, summed over all threads and processes. It also has the medians of both figures relative to
-those of `ours` in the same round.
+The output has images per second, and the CPU time per image, summed over all threads and processes.
+Both are medians with quartiles, and as medians of the ratios to `ours` in the same round.
 
 Peers are installed with pip into a virtual environment in DIR (--env). A peer that cannot be
 installed is reported and left out. torch is large: --site names a folder of packages that has it.
@@ -26,13 +25,16 @@ import json
 import os
 import pathlib
 import resource
-import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
 import venv
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+
+from tables import Table, write_json
 
 PACKAGES = {
     "wids": ["wids", "pillow", "numpy", "torch"],
@@ -143,21 +145,21 @@ def run_ours(bench, row):
 
 
 def environment(directory, sites):
-    """Returns the Python of a virtual environment, its environment variables, and the installed
-    peers."""
+    """Returns the Python of a virtual environment, its environment variables, the installed
+    peers, and why others were left out."""
     python = directory / "bin" / "python"
     if not python.exists():
         venv.create(directory, with_pip=True)
     variables = dict(os.environ, PYTHONPATH=os.pathsep.join(sites), PYTHONWARNINGS="ignore")
-    peers = []
+    peers, left_out = [], {}
     for peer, packages in PACKAGES.items():
         missing = [p for p in packages if not has(python, p, variables)]
         command = [python, "-m", "pip", "install", "--quiet", *missing]
         if missing and subprocess.run(command, env=variables).returncode != 0:
-            print(f"{peer}: left out, pip could not install {' '.join(missing)}")
+            left_out[peer] = f"left out: pip could not install {' '.join(missing)}"
         else:
             peers.append(peer)
-    return python, variables, peers
+    return python, variables, peers, left_out
 
 
 def has(python, package, variables):
@@ -171,10 +173,11 @@ def main():
     parser.add_argument("bench")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--env", type=pathlib.Path, default=pathlib.Path("build-peers"))
+    parser.add_argument("--json", help="a file for all that was measured")
     parser.add_argument("--site", action="append", default=[])
     args = parser.parse_args()
     bench = str(pathlib.Path(args.bench).resolve())
-    python, variables, peers = environment(args.env.resolve(), args.site)
+    python, variables, peers, left_out = environment(args.env.resolve(), args.site)
     run_ours(bench, "Bare")  # this makes the shards
     base = os.environ.get("SHARDWISE_BENCH_DIR", tempfile.gettempdir() + "/shardwise-bench")
     shards = sorted(str(p) for p in pathlib.Path(base, "pictures-256").glob("*.tar"))
@@ -182,18 +185,26 @@ def main():
     for _ in range(args.rounds):
         results["ours"].append(run_ours(bench, "Loader"))
         results["bare"].append(run_ours(bench, "Bare"))
-        for peer in peers:
+        for peer in list(peers):
             command = [python, __file__, "--run", peer, *shards]
-            out = subprocess.run(command, env=variables, check=True, stdout=subprocess.PIPE).stdout
-            results[peer].append(json.loads(out.splitlines()[-1]))
-    print(f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, medians of {args.rounds}")
-    print(f"{'':8}{'images/s':>10}{'CPU us':>10}{'ours is faster by':>20}{'by CPU time':>14}")
+            done = subprocess.run(command, env=variables, stdout=subprocess.PIPE)
+            if done.returncode == 0:
+                results[peer].append(json.loads(done.stdout.splitlines()[-1]))
+            else:
+                peers.remove(peer)
+                left_out[peer] = "failed"
+    about = f"load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores"
+    rates = Table(f"whole images; {about}", "images/s")
+    cpu = Table("CPU time of an image, over all threads and processes", "us")
     for row, rounds in results.items():
-        wall = statistics.median(o["rate"] / r["rate"] for o, r in zip(results["ours"], rounds))
-        cpu = statistics.median(r["cpu_us"] / o["cpu_us"] for o, r in zip(results["ours"], rounds))
-        rate = statistics.median(r["rate"] for r in rounds)
-        cpu_us = statistics.median(r["cpu_us"] for r in rounds)
-        print(f"{row:8}{rate:10.0f}{cpu_us:10.0f}{wall:20.2f}{cpu:14.2f}")
+        for one in rounds:
+            rates.add(row, one["rate"])
+            cpu.add(row, one["cpu_us"])
+    for peer, why in left_out.items():
+        rates.note(peer, why)
+    rates.show()
+    cpu.show()
+    write_json(args.json, [rates, cpu])
 
 
 if __name__ == "__main__":

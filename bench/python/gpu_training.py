@@ -18,63 +18,22 @@ from __future__ import annotations
 
 import argparse
 import collections
-import io
-import multiprocessing
 import os
-import statistics
-import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import shardwise
 import torch
-from PIL import Image
+from corpora import picture_shards, write_tar
 from shardwise import columns
 from shardwise.transforms import ImageTransform, RandomResizedCrop
+from tables import Table, write_json
 
-SHARDS = 16
 SIDE = 224
 HOW = ImageTransform(random_resized_crop=RandomResizedCrop(SIDE), horizontal_flip=0.5)
 
 Epoch = Callable[[], Iterator[Any]]
-
-
-def picture(number: int) -> bytes:
-    random = np.random.default_rng(number)
-    rough = np.clip(128 + 50 * random.normal(size=(24, 32, 3)), 0, 255).astype(np.uint8)
-    smooth = Image.fromarray(rough).resize((500, 375), Image.Resampling.BICUBIC)
-    noisy = np.asarray(smooth, np.float32) + random.normal(0, 12, (375, 500, 3))
-    data = io.BytesIO()
-    Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)).save(data, "JPEG", quality=88)
-    return data.getvalue()
-
-
-def write_tar(path: str, members: Iterable[tuple[str, bytes]]) -> None:
-    """Writes a tar with these names and contents. The file appears when it is complete."""
-    with tarfile.open(path + ".part", "w") as tar:
-        for name, content in members:
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-    os.rename(path + ".part", path)
-
-
-def make_shards(folder: str, count: int) -> list[str]:
-    size = count // SHARDS
-    paths = [f"{folder}/train-{size}-{shard:06}.tar" for shard in range(SHARDS)]
-    with multiprocessing.Pool() as pool:
-        for shard, path in enumerate(paths):
-            if os.path.exists(path):
-                continue
-            numbers = range(shard * size, (shard + 1) * size)
-            members: list[tuple[str, bytes]] = []
-            for number, data in zip(numbers, pool.imap(picture, numbers, 8), strict=True):
-                label = b"%d" % (number % 1000)
-                members += [(f"{number:08}.jpg", data), (f"{number:08}.cls", label)]
-            write_tar(path, members)
-    return paths
 
 
 def make_tiny_shards(folder: str) -> list[str]:
@@ -213,7 +172,7 @@ def rate(epoch: Epoch, use: Callable[[Any, Any], None] | None) -> float:
     return rows / (time.perf_counter() - start)
 
 
-def train(shards: list[str], count: int, workers: int, rounds: int) -> None:
+def train(shards: list[str], count: int, workers: int, rounds: int) -> list[Table]:
     batch = 256
     rows: dict[str, Epoch] = {
         "a resident batch": resident(count // batch, batch),
@@ -225,25 +184,23 @@ def train(shards: list[str], count: int, workers: int, rounds: int) -> None:
     step = make_step()
     for epoch in rows.values():
         rate(epoch, step)
-    trained = collections.defaultdict(list)
-    fed = collections.defaultdict(list)
+    trained = Table(f"steps of ResNet-50, {workers} threads or workers", "images/s")
+    fed = Table("the loaders without the model", "images/s", reference="shardwise")
     for _ in range(rounds):
         for name, epoch in rows.items():
-            trained[name].append(rate(epoch, step))
-            fed[name].append(rate(epoch, None))
-    limit = statistics.median(trained["a resident batch"])
-    for name in rows:
-        own_rate = statistics.median(trained[name])
-        alone = "" if name == "a resident batch" else f"{statistics.median(fed[name]):8.0f}"
-        print(f"{name:30} {own_rate:8.0f} images/s  {own_rate / limit:.3f}  {alone}", flush=True)
+            trained.add(name, rate(epoch, step))
+            if name != "a resident batch":
+                fed.add(name, rate(epoch, None))
+    return [trained, fed]
 
 
-def threads(shards: list[str], tiny: list[str], rounds: int) -> None:
+def threads(shards: list[str], tiny: list[str], rounds: int) -> list[Table]:
     data = shardwise.open(tiny)
+    pictures = Table("random crops of pictures, by threads or workers", "images/s")
+    samples = Table("samples of 300 bytes, by threads", "samples/s")
     for count in (1, 2, 4, 8, 16):
         if count > (os.cpu_count() or 1):
             break
-        rates = []
         rows = shardwise.Loader(
             data,
             columns=[columns.bytes("bin")],
@@ -251,14 +208,15 @@ def threads(shards: list[str], tiny: list[str], rounds: int) -> None:
             batch_size=1024,
             threads=count,
         )
-        for loader in (own_loader(shards, 128, count), webdataset(shards, 128, count, False), rows):
-            measured = [rate(loader.__iter__, None) for _ in range(rounds + 1)][1:]
-            rates.append(statistics.median(measured))
-        print(
-            f"{count:2} threads: shardwise {rates[0]:8.0f}, webdataset {rates[1]:8.0f} images/s, "
-            f"shardwise {rates[2] / 1e6:6.2f} million tiny samples/s",
-            flush=True,
-        )
+        measured: list[tuple[Table, str, Any]] = [
+            (pictures, f"shardwise, {count}", own_loader(shards, 128, count)),
+            (pictures, f"webdataset, {count}", webdataset(shards, 128, count, False)),
+            (samples, f"shardwise, {count}", rows),
+        ]
+        for table, name, loader in measured:
+            for value in [rate(loader.__iter__, None) for _ in range(rounds + 1)][1:]:
+                table.add(name, value)
+    return [pictures, samples]
 
 
 def main() -> None:
@@ -268,14 +226,18 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=8192)
     parser.add_argument("--workers", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", help="a file for all that was measured")
     options = parser.parse_args()
-    os.makedirs(options.work, exist_ok=True)
-    shards = make_shards(options.work, options.pictures)
+    shards = picture_shards(options.work, options.pictures)
     tasks = options.task or ["train", "threads"]
+    tables: list[Table] = []
     if "train" in tasks:
-        train(shards, options.pictures, options.workers, options.rounds)
+        tables += train(shards, options.pictures, options.workers, options.rounds)
     if "threads" in tasks:
-        threads(shards, make_tiny_shards(options.work), options.rounds)
+        tables += threads(shards, make_tiny_shards(options.work), options.rounds)
+    for table in tables:
+        table.show()
+    write_json(options.json, tables)
 
 
 if __name__ == "__main__":

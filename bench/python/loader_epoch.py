@@ -19,7 +19,6 @@ import glob
 import io
 import json
 import os
-import statistics
 import subprocess
 import time
 from collections.abc import Callable
@@ -28,6 +27,7 @@ from typing import Any, Union
 import shardwise
 from shardwise import columns
 from shardwise.transforms import ImageTransform
+from tables import Table, write_json
 
 BATCH = 64
 
@@ -102,24 +102,16 @@ def bare(program: str, data_directory: str) -> Callable[[], float]:
     return run
 
 
-def in_turn(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Returns each row's rates in all rounds except the first, which warms up."""
-    rates: dict[str, list[float]] = {name: [] for name in rows}
+def in_turn(rows: dict[str, Callable[[], float]], rounds: int, title: str) -> Table:
+    """Returns each row's rates in all rounds except the first, which warms up. The last row is the
+    reference."""
+    table = Table(title, "samples/s", reference=list(rows)[-1])
     for turn in range(rounds + 1):
         for name, run in rows.items():
             rate = run()
             if turn > 0:
-                rates[name].append(rate)
-    return rates
-
-
-def show(rates: dict[str, list[float]]) -> None:
-    """Prints a line per row, with the median of its ratios, round by round, to the last row."""
-    last = list(rates)[-1]
-    for name, values in rates.items():
-        low, middle, high = statistics.quantiles(values, n=4)
-        ratio = statistics.median(a / b for a, b in zip(values, rates[last]))
-        print(f"{name:34} {middle:10,.0f} /s  ({low:,.0f} to {high:,.0f})   {ratio:6.2f} x {last}")
+                table.add(name, rate)
+    return table
 
 
 def main() -> None:
@@ -128,6 +120,7 @@ def main() -> None:
     parser.add_argument("folder")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--bare", help="the program image_loader_bench of bench/loader")
+    parser.add_argument("--json", help="a file for all that was measured")
     options = parser.parse_args()
     data = shardwise.open(sorted(glob.glob(os.path.join(options.folder, "*.tar"))))
     rows: dict[str, Callable[[], float]] = {}
@@ -148,7 +141,9 @@ def main() -> None:
             rows["bare libjpeg-turbo, 2 threads"] = bare(
                 options.bare, os.path.dirname(os.path.abspath(options.folder))
             )
-    show(in_turn(rows, options.rounds))
+    table = in_turn(rows, options.rounds, f"an epoch, {options.what}; {len(data)} samples")
+    table.show()
+    write_json(options.json, [table])
 
 
 if __name__ == "__main__":

@@ -16,17 +16,18 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import glob
 import io
 import os
 import random
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import shardwise
 from shardwise.wids import ChunkedSampler, ShardListDataset
+from tables import Table, write_json
 
 
 def original(shards: list[dict[str, Any]]) -> Any:
@@ -67,16 +68,14 @@ def us_each(work: Callable[[list[int]], None], numbers: list[int]) -> float:
     return (time.thread_time_ns() - begin) / 1000 / len(numbers)
 
 
-def report(name: str, times: list[float], beside: list[float] | None) -> None:
-    median = statistics.median(times)
-    first, _, third = statistics.quantiles(times, n=4)
-    ratio = ""
-    if beside is not None:
-        ratio = f"  {statistics.median(b / t for b, t in zip(beside, times)):6.1f} x wids"
-    print(f"  {name:37} {median:8.3f} us  [{first:.3f}, {third:.3f}]{ratio}")
+def in_turn(table: Table, rows: Mapping[str, Callable[[], float]], rounds: int) -> Table:
+    for _ in range(rounds):
+        for name, run in rows.items():
+            table.add(name, run())
+    return table
 
 
-def bench_items(folder: str, num_samples: int, rounds: int) -> None:
+def bench_items(folder: str, num_samples: int, rounds: int) -> Table:
     paths = sorted(glob.glob(os.path.join(folder, "*.tar")))
     data = shardwise.open(paths)
     shards = [{"url": s.path, "nsamples": s.num_samples} for s in data.shards]
@@ -119,23 +118,21 @@ def bench_items(folder: str, num_samples: int, rounds: int) -> None:
     walks["ds.samples(), the same"] = first_bytes
 
     size = sum(s.size_bytes for s in data.shards) // len(data)
-    print(f"{folder}: {len(data)} samples of about {size} bytes in {len(paths)} shards")
     for work in walks.values():
         us_each(work, numbers)  # this opens all shards, and reads their bytes into memory
-    times: dict[str, list[float]] = {name: [] for name in walks}
-    for _ in range(rounds):
-        for name, work in walks.items():
-            times[name].append(us_each(work, numbers))
-    for name, measured in times.items():
-        report(name, measured, times.get("wids: dict of BytesIO") if name[:5] != "wids:" else None)
+    title = f"one random item, {len(data)} samples of about {size} bytes in {len(paths)} shards"
+    rows = {name: functools.partial(us_each, work, numbers) for name, work in walks.items()}
+    return in_turn(Table(title, "us", 3), rows, rounds)
 
 
-def bench_samplers(rounds: int) -> None:
+def bench_samplers(rounds: int) -> Table:
     length = 200_000
 
-    def all_of(sampler: Any) -> None:
+    def us_a_step(sampler: Any) -> float:
+        begin = time.thread_time_ns()
         for _ in sampler:
             pass
+        return (time.thread_time_ns() - begin) / 1000 / length
 
     samplers: dict[str, Any] = {}
     try:
@@ -146,15 +143,8 @@ def bench_samplers(rounds: int) -> None:
         pass
     samplers["shardwise.wids: ChunkedSampler"] = ChunkedSampler(range(length), chunksize=1000)
     samplers["range"] = range(length)
-    times: dict[str, list[float]] = {name: [] for name in samplers}
-    for _ in range(rounds):
-        for name, sampler in samplers.items():
-            begin = time.thread_time_ns()
-            all_of(sampler)
-            times[name].append((time.thread_time_ns() - begin) / 1000 / length)
-    print(f"one step of a sampler, {length} samples")
-    for name, measured in times.items():
-        report(name, measured, times.get("wids: ChunkedSampler") if name[:5] != "wids:" else None)
+    rows = {name: functools.partial(us_a_step, sampler) for name, sampler in samplers.items()}
+    return in_turn(Table(f"one step of a sampler, {length} samples", "us", 3), rows, rounds)
 
 
 def main() -> None:
@@ -162,10 +152,13 @@ def main() -> None:
     parser.add_argument("folders", nargs="*")
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--json", help="a file for all that was measured")
     args = parser.parse_args()
-    for folder in args.folders:
-        bench_items(folder, args.samples, args.rounds)
-    bench_samplers(args.rounds)
+    tables = [bench_items(folder, args.samples, args.rounds) for folder in args.folders]
+    tables.append(bench_samplers(args.rounds))
+    for table in tables:
+        table.show()
+    write_json(args.json, tables)
 
 
 if __name__ == "__main__":

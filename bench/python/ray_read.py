@@ -16,11 +16,7 @@ the median of the ratios round by round. Ours and Ray's take turns.
 from __future__ import annotations
 
 import argparse
-import io
-import json
 import os
-import statistics
-import tarfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +27,8 @@ import ray
 
 import shardwise
 import shardwise.ray
+from corpora import write_tar
+from tables import Table, write_json
 
 ORDER = shardwise.Order(seed=17, chunk_size=100, window=8)
 
@@ -42,12 +40,15 @@ def write_shards(folder: str, samples: int, field_bytes: int, shards: int) -> st
         return index
     os.makedirs(folder, exist_ok=True)
     for shard in range(shards):
-        with tarfile.open(os.path.join(folder, f"{shard:06}.tar"), "w") as tar:
-            for i in range(samples * shard // shards, samples * (shard + 1) // shards):
-                for field, data in (("bin", os.urandom(field_bytes)), ("cls", b"%d" % (i % 10))):
-                    member = tarfile.TarInfo(f"{i:08}.{field}")
-                    member.size = len(data)
-                    tar.addfile(member, io.BytesIO(data))
+        members = (
+            member
+            for i in range(samples * shard // shards, samples * (shard + 1) // shards)
+            for member in (
+                (f"{i:08}.bin", os.urandom(field_bytes)),
+                (f"{i:08}.cls", b"%d" % (i % 10)),
+            )
+        )
+        write_tar(os.path.join(folder, f"{shard:06}.tar"), members)
     shardwise.index(index, folder, columns=["cls"])
     return index
 
@@ -90,11 +91,6 @@ def timed(run: Callable[[], int], wanted: int) -> float:
     return seconds
 
 
-def shown(seconds: list[float]) -> str:
-    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive")
-    return f"{middle:.2f} s ({low:.2f} to {high:.2f})"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("work")
@@ -104,7 +100,7 @@ def main() -> None:
     parser.add_argument("--cpus", type=int, default=2)
     parser.add_argument("--store-mb", type=int, default=600)
     parser.add_argument("--only", nargs="+")
-    parser.add_argument("--json")
+    parser.add_argument("--json", help="a file for all that was measured")
     options = parser.parse_args()
     images = write_shards(os.path.join(options.work, "images"), options.images, 80_000, 8)
     tiny = write_shards(os.path.join(options.work, "tiny"), options.tiny, 300, 8)
@@ -119,20 +115,17 @@ def main() -> None:
     all_tasks = tasks(images, tiny)
     names = options.only or list(all_tasks)
     sizes = {"count": options.tiny, "tiny": options.tiny}
-    taken: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
+    about = f"Ray {ray.__version__}, {options.cpus} CPUs, load {os.getloadavg()[0]:.1f}"
+    tables = {name: Table(f"{name}; {about}", "s", 2) for name in names}
     for number in range(-1, options.rounds):  # round -1 is not counted: workers start
-        for name in names:
-            for mine, run in zip(taken[name], all_tasks[name], strict=True):
+        for name, table in tables.items():
+            for row, run in zip(("shardwise.ray", "Ray"), all_tasks[name], strict=True):
                 seconds = timed(run, sizes.get(name, options.images))
                 if number >= 0:
-                    mine.append(seconds)
-    print(f"Ray {ray.__version__}, {options.cpus} CPUs, load {os.getloadavg()[0]:.1f}")
-    for name, (ours, rays) in taken.items():
-        ratio = statistics.median(b / a for a, b in zip(ours, rays, strict=True))
-        print(f"{name:10} ours {shown(ours):28} Ray's {shown(rays):28} {ratio:.1f} times")
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(taken, file)
+                    table.add(row, seconds)
+    for table in tables.values():
+        table.show()
+    write_json(options.json, list(tables.values()))
     ray.shutdown()
 
 

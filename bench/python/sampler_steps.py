@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import statistics
 import sys
 import time
 import warnings
@@ -24,6 +23,7 @@ import torch.utils.data as peers
 
 import shardwise
 import shardwise.torch as ours
+from tables import Table, write_json
 
 BATCH = 256
 
@@ -69,6 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=21)
+    parser.add_argument("--json", help="a file for all that was measured")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # each row reads an epoch repeatedly, which gives a warning
     print(
@@ -76,13 +77,12 @@ def main() -> None:
         f"{sys.version.split()[0]}, {options.samples} samples, {options.rounds} rounds"
     )
     samplers = contestants(options.samples)
-    times: dict[str, list[float]] = {name: [] for name in samplers}
+    table = Table("a step of a sampler", "ns", 1)
     for _ in range(options.rounds):
         for name, sampler in samplers.items():
-            times[name].append(ns_a_sample(sampler, options.samples))
-    for name, measured in times.items():
-        first, median, third = statistics.quantiles(measured, n=4)
-        print(f"{name:44} {median:8.1f} ns   ({first:.1f} to {third:.1f})")
+            table.add(name, ns_a_sample(sampler, options.samples))
+    table.show()
+    write_json(options.json, [table])
 
 
 if __name__ == "__main__":

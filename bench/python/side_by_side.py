@@ -29,95 +29,22 @@ from __future__ import annotations
 import argparse
 import collections
 import glob
-import io
-import json
 import os
-import signal
 import socket
 import statistics
-import subprocess
 import sys
-import tarfile
-import threading
-import time
 from typing import Any
 
 import shardwise
+from children import Answer, Child
+from corpora import write_tar
 from peers import NAMES
 from peers.base import Corpus
+from tables import Table, write_json
 
 RANKS = 7
 SAMPLES = 1003
 TASKS = ["raw", "tiny", "whole", "crop", "item", "item-tiny", "first", "resume", "exact"]
-LIMIT_S = 120
-
-Answer = dict[str, Any]
-
-
-class Child:
-    """A process that runs peers.child."""
-
-    def __init__(
-        self, peer: str, corpus: Corpus, task: str, *arguments: str, **environment: str
-    ) -> None:
-        here = os.path.dirname(os.path.abspath(__file__))
-        paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
-        self.peer = peer
-        self.begin = time.monotonic()
-        self._errors = open(os.path.join(corpus.folder, f"{peer}.log"), "a")
-        described = json.dumps(corpus._asdict())
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "peers.child", peer, task, described, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=os.environ | environment | {"PYTHONPATH": os.pathsep.join(paths)},
-            start_new_session=True,
-        )
-
-    def read(self) -> Answer:
-        """Returns the next answer. After a timeout, kills the process and its descendants."""
-        limit = threading.Timer(LIMIT_S, self._kill)
-        limit.start()
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        limit.cancel()
-        if not line:
-            self._process.wait()
-            return {"failed": f"ended, or took more than {LIMIT_S} s"}
-        answer: Answer = json.loads(line)
-        return answer
-
-    def ask(self) -> None:
-        """Starts a round. read() returns the answer."""
-        assert self._process.stdin is not None
-        try:
-            print("round", file=self._process.stdin, flush=True)
-        except BrokenPipeError:
-            pass  # the process has ended; read() reports it
-
-    def round(self) -> Answer:
-        self.ask()
-        return self.read()
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            pass
-        self._kill()
-        self._process.wait()
-        self._errors.close()
-
-    def _kill(self) -> None:
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-
 
 def corpus_of(name: str, folder: str, work: str, shards: int | None = None) -> Corpus:
     tars = sorted(glob.glob(os.path.join(os.path.abspath(folder), "*.tar")))[:shards]
@@ -132,49 +59,50 @@ def write_exact(folder: str) -> None:
     """Writes 1,003 samples that contain their numbers, in 30 shards."""
     os.makedirs(folder, exist_ok=True)
     for shard in range(30):
-        with tarfile.open(os.path.join(folder, f"exact-{shard:06}.tar"), "w") as tar:
-            for number in range(shard * SAMPLES // 30, (shard + 1) * SAMPLES // 30):
-                member = tarfile.TarInfo(f"{number:06}.bin")
-                member.size = 100
-                tar.addfile(member, io.BytesIO(number.to_bytes(8, "little") + bytes(92)))
+        numbers = range(shard * SAMPLES // 30, (shard + 1) * SAMPLES // 30)
+        members = ((f"{i:06}.bin", i.to_bytes(8, "little") + bytes(92)) for i in numbers)
+        write_tar(os.path.join(folder, f"exact-{shard:06}.tar"), members)
 
 
-def show(peer: str, text: str) -> None:
-    print(f"  {peer:22} {text}", flush=True)
+def reason(answer: Answer) -> str | None:
+    """Returns why a peer did not do a task; "" if its package has no such task."""
+    return f"failed: {answer['failed']}" if "failed" in answer else answer.get("absent")
 
 
-def prepared(peers: list[str], corpus: Corpus) -> list[str]:
+def prepared(peers: list[str], corpus: Corpus, table: Table) -> list[str]:
     """Returns the peers that are importable, and writes their samples."""
     there = []
     for peer in peers:
         child = Child(peer, corpus, "prepare")
         answer = child.read()
         child.close()
-        why = answer.get("absent") or answer.get("failed")
+        why = reason(answer)
         if why:
-            show(peer, why)
+            table.note(peer, why)
         else:
             there.append(peer)
     return there
 
 
-def started(peers: list[str], corpus: Corpus, task: str, *arguments: str) -> list[Child]:
+def started(
+    peers: list[str], corpus: Corpus, table: Table, task: str, *arguments: str
+) -> list[Child]:
     """Starts the peers that can do the task. Returns those that finished the unmeasured round."""
     children, sums = [], {}
     begun = [Child(peer, corpus, task, *arguments) for peer in peers]
     for child in begun:  # all at the same time, so that other load on the machine matters less
-        answer = child.read()
-        if "absent" in answer or "failed" in answer:
-            if answer.get("absent") != "":
-                show(child.peer, answer.get("absent") or "failed: " + answer["failed"])
-            child.close()
-        else:
+        why = reason(child.read())
+        if why is None:
             child.ask()
             children.append(child)
+        else:
+            if why:
+                table.note(child.peer, why)
+            child.close()
     for child in list(children):
         answer = child.read()
         if "failed" in answer:
-            show(child.peer, "failed: " + answer["failed"])
+            table.note(child.peer, f"failed: {answer['failed']}")
             child.close()
             children.remove(child)
         else:
@@ -187,7 +115,7 @@ def started(peers: list[str], corpus: Corpus, task: str, *arguments: str) -> lis
         differs = abs(answer.get("sum", 0) - total) > tolerance and arguments != ("224",)
         differs |= answer.get("shapes") != reference.get("shapes")
         if answer.get("samples") != samples or differs:
-            show(peer, f"DIFFERENT WORK: {answer}, and not {reference}")
+            table.note(peer, f"DIFFERENT WORK: {answer}, and not {reference}")
     return children
 
 
@@ -201,49 +129,41 @@ def in_turn(children: list[Child], rounds: int) -> dict[str, list[Answer]]:
     return answers
 
 
-def spread(values: list[float], digits: int) -> str:
-    if len(values) < 2:
-        return f"{values[0]:12,.{digits}f}"
-    low, _, high = statistics.quantiles(values, n=4)
-    return f"{statistics.median(values):12,.{digits}f}  ({low:,.{digits}f} to {high:,.{digits}f})"
-
-
-def tabulate(answers: dict[str, list[Answer]], key: str, unit: str, digits: int) -> None:
-    """Prints a line per peer. Larger values are better only for rates."""
-    base: list[float] = []
+def fill(table: Table, answers: dict[str, list[Answer]], key: str) -> None:
+    """Adds a row per peer. Larger values are better only for rates."""
     work: list[Any] = []  # numbers of samples and bytes
     for peer, rounds in answers.items():
         failures = [answer["failed"] for answer in rounds if "failed" in answer]
         if failures:
-            show(peer, f"failed: {failures[0]}")
+            table.note(peer, f"failed: {failures[0]}")
             continue
-        values = [float(answer[key]) for answer in rounds]
-        base = base or values
+        for answer in rounds:
+            table.add(peer, float(answer[key]))
         work = work or [rounds[0].get(name) for name in ("samples", "bytes")]
         if any([answer.get(name) for name in ("samples", "bytes")] != work for answer in rounds):
-            show(peer, f"DIFFERENT WORK: {rounds}, and not {work}")
-        ratio = statistics.median(a / b for a, b in zip(values, base))
-        more = ""
+            table.note(peer, f"DIFFERENT WORK: {rounds}, and not {work}")
         if "cpu_us" in rounds[0]:
             cpu = statistics.median(answer["cpu_us"] for answer in rounds)
-            more = f"   CPU {cpu:9,.1f} us"
+            table.note(peer, f"CPU {cpu:,.1f} us a sample")
         if "missing" in rounds[0]:
             worst = max(rounds, key=lambda a: abs(a["missing"]) + a["repeated"])
-            more = f"   missing {worst['missing']}, repeated {worst['repeated']}"
-        show(peer, f"{spread(values, digits)} {unit}   {ratio:9.3f} x {next(iter(answers))}{more}")
+            table.note(peer, f"missing {worst['missing']}, repeated {worst['repeated']}")
 
 
-def first_batches(peers: list[str], corpus: Corpus, rounds: int) -> dict[str, list[Answer]]:
+def first_batches(
+    peers: list[str], corpus: Corpus, rounds: int, table: Table
+) -> dict[str, list[Answer]]:
     answers: dict[str, list[Answer]] = {}
     for turn in range(rounds + 1):  # round 0 may write samples, and read from disk
         for peer in list(peers):
             child = Child(peer, corpus, "first")
             answer = child.read()
             child.close()
-            if "absent" in answer or "failed" in answer:
+            why = reason(answer)
+            if why is not None:
                 peers.remove(peer)
-                if answer.get("absent") != "":
-                    show(peer, answer.get("absent") or "failed: " + answer["failed"])
+                if why:
+                    table.note(peer, why)
             elif turn > 0:
                 answer["whole"] = (answer["at"] - child.begin) * 1000
                 answers.setdefault(peer, []).append(answer)
@@ -261,10 +181,8 @@ def delivered(peer: str, corpus: Corpus) -> list[Answer]:
     """Returns all ranks' answers: which samples they got."""
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     sizes = {"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1"}
-    children = [
-        Child(peer, corpus, "deliver", "10", RANK=str(i), LOCAL_RANK=str(i), **place, **sizes)
-        for i in range(RANKS)
-    ]
+    ranks = [{"RANK": str(i), "LOCAL_RANK": str(i)} | place | sizes for i in range(RANKS)]
+    children = [Child(peer, corpus, "deliver", "10", environment=rank) for rank in ranks]
     answers: list[Answer] = []
     for child in children:
         if not answers or "failed" not in answers[-1]:  # other ranks wait for it
@@ -278,10 +196,9 @@ def exactness(peer: str, corpus: Corpus) -> str | None:
     """Returns a peer's line in the table of exact delivery."""
     ranks = delivered(peer, corpus)
     for answer in ranks:
-        if "absent" in answer:
-            return str(answer["absent"]) or None
-        if "failed" in answer:
-            return f"failed: {answer['failed']}"
+        why = reason(answer)
+        if why is not None:
+            return why or None
     counts: collections.Counter[int] = collections.Counter()
     texts = []
     for epoch in range(2):
@@ -302,12 +219,14 @@ class Run:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.results: dict[str, Any] = {}
+        self.tables: list[Table] = []
 
-    def title(self, task: str, corpus: Corpus, text: str) -> None:
+    def table(self, task: str, corpus: Corpus, text: str, unit: str = "", digits: int = 0) -> Table:
         load = os.getloadavg()[0]
         shown = f"{corpus.num_samples} samples in {len(corpus.tars)} tars"
-        print(f"{task}: {text}; {shown}; load {load:.1f}", flush=True)
+        made = Table(f"{task}: {text}; {shown}; load {load:.1f}", unit, digits)
+        self.tables.append(made)
+        return made
 
     def corpus(self, name: str) -> Corpus | None:
         folder = getattr(self.options, name)
@@ -320,22 +239,25 @@ class Run:
         corpus = self.corpus(on)
         if corpus is None or name not in self.options.only:
             return
-        self.title(name, corpus, text)
-        answers = in_turn(started(self.options.peers, corpus, *how), self.options.rounds)
-        tabulate(answers, *unit)
-        self.results[name] = answers
+        key, shown, digits = unit
+        table = self.table(name, corpus, text, shown, digits)
+        children = started(self.options.peers, corpus, table, *how)
+        fill(table, in_turn(children, self.options.rounds), key)
+        table.show()
 
     def first(self) -> None:
         corpus = self.corpus("images")
         if corpus is None or "first" not in self.options.only:
             return
-        self.title("first", corpus, "time to the first batch")
+        text = "time to the first batch, from the"
+        after = self.table("first", corpus, f"{text} imports on", "ms")
         peers = list(self.options.peers)
-        self.results["first"] = first_batches(peers, corpus, self.options.rounds)
-        print("  from the imports on")
-        tabulate(self.results["first"], "ms", "ms", 0)
-        print("  from the start of the program")
-        tabulate(self.results["first"], "whole", "ms", 0)
+        answers = first_batches(peers, corpus, self.options.rounds, after)
+        whole = self.table("first", corpus, f"{text} start of the program", "ms")
+        fill(after, answers, "ms")
+        fill(whole, answers, "whole")
+        after.show()
+        whole.show()
 
     def exact(self) -> None:
         if "exact" not in self.options.only:
@@ -343,22 +265,24 @@ class Run:
         shards = os.path.join(self.options.work, "exact-shards")
         write_exact(shards)
         corpus = corpus_of("exact", shards, self.options.work)
-        self.title("exact", corpus, f"{RANKS} ranks with 2 workers, batches of 10")
-        self.results["exact"] = {}
-        for peer in prepared(self.options.peers, corpus):
+        table = self.table("exact", corpus, f"{RANKS} ranks with 2 workers, batches of 10")
+        for peer in prepared(self.options.peers, corpus, table):
             line = exactness(peer, corpus)
             if line is not None:
-                show(peer, line)
-                self.results["exact"][peer] = line
+                table.note(peer, line)
+        table.show()
 
 
-def versions(peers: list[str], work: str) -> None:
+def versions(peers: list[str], work: str) -> Table:
     corpus = Corpus("", [], [], "", work)
+    table = Table("versions and settings", "")
     for child in [Child(peer, corpus, "about") for peer in peers]:
         answer = child.read()
         child.close()
-        settings = answer.get("settings") or answer.get("absent", "")
-        show(child.peer, f"{answer.get('version', '')}  {settings}")
+        settings = answer.get("settings") or reason(answer) or ""
+        table.note(child.peer, f"{answer.get('version', '')}  {settings}")
+    table.show()
+    return table
 
 
 def main() -> None:
@@ -377,7 +301,7 @@ def main() -> None:
     options.work = os.path.abspath(options.work)
     os.makedirs(options.work, exist_ok=True)
     print(f"Python {sys.version.split()[0]}, {os.cpu_count()} cores, {options.rounds} rounds")
-    versions(options.peers, options.work)
+    run.tables.append(versions(options.peers, options.work))
     rate = ("rate", "/s", 0)
     run.rounds("raw", "images", "an epoch of bytes", rate, "epoch")
     run.rounds("tiny", "tiny", "an epoch of bytes", rate, "epoch")
@@ -389,9 +313,7 @@ def main() -> None:
     run.first()
     run.rounds("resume", "images", "at 90 % of an epoch", ("ms", "ms", 0), "resume")
     run.exact()
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(run.results, file)
+    write_json(options.json, run.tables)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,8 @@ adds numbers, and `matmul` multiplies matrices (numpy, one thread). Each step ta
 
 `nothing` is a step that takes no time: loading is then the limit, and the rate is that of the
 loader. Rates are steps per second, as medians over the rounds. The ratio is the median of the
-ratios to the first row in the same round, with the first and third quartile. P50 and P99 are
-percentiles over all steps of the time from one batch to the next. The first steps of an epoch,
-which wait for the first batches, do not count.
+ratios to the first row in the same round. P50 and P99 are percentiles over all steps of the time
+from one batch to the next. The first steps of an epoch, which wait for the first batches, do not count.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ import shardwise
 from peers.base import SIDE, picture
 from shardwise import columns
 from shardwise.transforms import ImageTransform
+from tables import Table, write_json
 
 FIRST_STEPS = 8
 
@@ -127,23 +127,19 @@ def step_times(epoch: Epoch, step: Step, steps: int) -> list[float]:
     return times
 
 
-def measure(rows: dict[str, Epoch], step: Step, steps: int, rounds: int) -> None:
-    times: dict[str, list[list[float]]] = {name: [] for name in rows}
+def measure(title: str, rows: dict[str, Epoch], step: Step, steps: int, rounds: int) -> Table:
+    table = Table(title, "steps/s", 1)
+    times: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(rounds):
         for name, epoch in rows.items():
-            times[name].append(step_times(epoch, step, steps))
-    first = times[next(iter(rows))]
-    for name, mine in times.items():
-        rates = [steps / sum(turn) for turn in mine]
-        ratios = [sum(a) / sum(b) for a, b in zip(first, mine)]
-        low, ratio, high = statistics.quantiles(ratios, n=4)
-        cuts = statistics.quantiles([t * 1000 for turn in mine for t in turn], n=100)
-        print(
-            f"  {name:16} {statistics.median(rates):8.1f} /s"
-            f"   {ratio:.2f} ({low:.2f} to {high:.2f})"
-            f"   P50 {cuts[49]:6.1f} ms   P99 {cuts[98]:6.1f} ms",
-            flush=True,
-        )
+            taken = step_times(epoch, step, steps)
+            table.add(name, steps / sum(taken))
+            times[name] += [seconds * 1000 for seconds in taken]
+    for name, all_ms in times.items():
+        cuts = statistics.quantiles(all_ms, n=100)
+        table.note(name, f"P50 {cuts[49]:.1f} ms, P99 {cuts[98]:.1f} ms")
+    table.show()
+    return table
 
 
 def main() -> None:
@@ -158,6 +154,7 @@ def main() -> None:
     kinds = ["python", "matmul", "nothing"]
     parser.add_argument("--only", nargs="+", choices=kinds, default=kinds)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--json", help="a file for all that was measured")
     options = parser.parse_args()
     data = shardwise.open(sorted(glob.glob(os.path.join(options.folder, "*.tar"))))
     loaders = {f"Loader, {n}": own(data, options.images, n) for n in options.threads}
@@ -167,15 +164,18 @@ def main() -> None:
     except ImportError as error:
         print(f"without DataLoader: {error}")
     trained: dict[str, Epoch] = {"no loading": lambda: itertools.repeat(None)} | loaders
+    tables = []
     for kind in options.only:
         load = os.getloadavg()[0]
-        print(f"{kind}: {cores} cores, {options.images} images a step, load {load:.1f}")
+        title = f"{kind}: {cores} cores, {options.images} images a step, load {load:.1f}"
+        rows, step = trained, lambda: None
         if kind == "nothing":
-            measure(loaders, lambda: None, options.steps, options.rounds)
+            rows = loaders
         else:
             make = add_numbers if kind == "python" else multiply
             step = calibrated(make, options.step_ms)
-            measure(trained, step, options.steps, options.rounds)
+        tables.append(measure(title, rows, step, options.steps, options.rounds))
+    write_json(options.json, tables)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import webdataset
 from PIL import Image
 
 import shardwise.webdataset
+from tables import Table, write_json
 
 PIPELINES = {
     "bytes": lambda ds: ds.to_tuple("jpg", "cls"),
@@ -62,26 +63,28 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", help="a file for all that was measured")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         url = write_shards(folder, options.samples)
+        tables = []
         for name, pipeline in PIPELINES.items():
-            walls: dict[str, list[float]] = {}
+            table = Table(f"the pipeline {name}, {options.samples} samples", "samples/s")
             cpus: dict[str, list[float]] = {}
             for _ in range(options.rounds):
                 for wds in (webdataset, shardwise.webdataset):
                     count, wall, used = run(wds, url, pipeline)
                     assert count == options.samples
-                    walls.setdefault(wds.__name__, []).append(wall)
+                    table.add(wds.__name__, options.samples / wall)
                     cpus.setdefault(wds.__name__, []).append(used)
-            for package, times in walls.items():
-                print(
-                    f"{name:6} {package:20} best {options.samples / min(times):8.0f} samples/s, "
-                    f"median {options.samples / statistics.median(times):8.0f}; CPU median "
-                    f"{statistics.median(cpus[package]) / options.samples * 1e6:7.0f} us a sample"
-                )
+            for package, rates in table.rows.items():
+                cpu_us = statistics.median(cpus[package]) / options.samples * 1e6
+                table.note(package, f"best {max(rates):,.0f}, CPU {cpu_us:,.0f} us a sample")
+            table.show()
+            tables.append(table)
+    write_json(options.json, tables)
 
 
 if __name__ == "__main__":

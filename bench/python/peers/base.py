@@ -19,14 +19,15 @@ SEED = 17
 
 
 class Corpus(NamedTuple):
-    """Samples in tars, of which one field is used, and the folder for the same samples in other
-    formats."""
+    """Samples in tars, of which one field is used, and a label if it is named. Also the folder for
+    the same samples in other formats."""
 
     name: str
     tars: list[str]
     lengths: list[int]
     field: str
     folder: str
+    label: str = ""
 
     @property
     def num_samples(self) -> int:
@@ -34,15 +35,38 @@ class Corpus(NamedTuple):
 
     def samples(self) -> Iterator[bytes]:
         """Yields each sample's field, in order."""
+        return (record["data"] for record in self.records())
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Yields each sample as it is written in other formats: "data", and "label" if named."""
         import shardwise
 
         for sample in shardwise.open(self.tars):
-            yield sample.bytes(self.field)
+            yield self.record(sample)
+
+    def record(self, sample: Any) -> dict[str, Any]:
+        label = {"label": sample.integer(self.label)} if self.label else {}
+        return {"data": sample.bytes(self.field)} | label
 
 
 class Ranks(NamedTuple):
     rank: int
     world_size: int
+
+
+class Source(NamedTuple):
+    """A bucket that has the folder of the corpus, and an empty folder for a package's cache. The
+    tars are in its folder `shards`."""
+
+    server: str
+    bucket: str
+    cache: str
+
+    def http(self, name: str) -> str:
+        return f"{self.server}/{self.bucket}/{name}"
+
+    def s3(self, name: str) -> str:
+        return f"s3://{self.bucket}/{name}"
 
 
 class Peer:
@@ -56,6 +80,8 @@ class Peer:
     """The package whose version the report shows."""
     settings = ""
     """The settings with which the package is used, in a few words."""
+    remote_settings = ""
+    """The same for remote()."""
     format = ""
     """The folder for samples in the package's own format; empty if the package reads tars."""
     needs_group = False
@@ -95,11 +121,18 @@ class Peer:
         """Returns the number of samples in a batch of bytes, and their bytes. Must be fast."""
         return len(batch), sum(map(len, batch))
 
+    def labels(self, batch: Any) -> list[int]:
+        """Returns the labels of a batch of remote()."""
+        labels: list[int] = batch[1].tolist()
+        return labels
+
     # The measured tasks. None means that the package cannot do the task; `without` says why.
     without: dict[str, str] = {}
     epoch: Callable[[], Callable[[], Iterator[Any]]] | None = None
     pictures: Callable[[int], Callable[[], Iterator[Any]]] | None = None
     """Called with the side of the random resized crop; 0 means whole pictures."""
+    remote: Callable[[Source], Callable[[], Iterator[Any]]] | None = None
+    """Epochs of random resized crops of SIDE pixels and labels, from a server with a cache."""
     item: Callable[[], Callable[[int], Any]] | None = None
     resumable: Callable[[], Resumable] | None = None
     deliver: Callable[[Ranks, int], Iterator[Iterator[Any]]] | None = None

@@ -22,7 +22,7 @@ from typing import Any
 import numpy
 
 from . import peer_class
-from .base import Corpus, Peer, Ranks
+from .base import Corpus, Peer, Ranks, Source
 
 Answer = dict[str, Any]
 Rounds = Iterator[Answer]
@@ -143,6 +143,32 @@ def resumes(peer: Peer) -> Rounds:
         }
 
 
+def remote(peer: Peer, source: Source) -> Rounds:
+    """Measures epochs from a server, with the package's cache. The first includes the start of the
+    loader; ms is its time to the first batch."""
+    assert peer.remote is not None
+    epoch: Callable[[], Iterator[Any]] | None = None
+    while True:
+        cpu, begin = _cpu_seconds(), time.monotonic()
+        epoch = epoch or peer.remote(source)
+        seen: collections.Counter[int] = collections.Counter()
+        at = 0.0
+        for batch in epoch():
+            at = at or time.monotonic()
+            seen.update(peer.labels(batch))
+        seconds, used = time.monotonic() - begin, _cpu_seconds() - cpu
+        samples = sum(seen.values())
+        yield {
+            "samples": samples,
+            "rate": samples / seconds,
+            "cpu_us": used / samples * 1e6,
+            "ms": (at - begin) * 1000,
+            "at": at,
+            "missing": peer.corpus.num_samples - len(seen),
+            "repeated": samples - len(seen),
+        }
+
+
 def first(peer: Peer) -> Answer:
     """Times a loader's first batch. The packages are already imported."""
     assert peer.epoch is not None
@@ -178,6 +204,8 @@ def _rounds(peer: Peer, task: str, arguments: list[str]) -> Rounds:
         return pictures(peer, int(arguments[0]))
     if task == "item":
         return items(peer, int(arguments[0]))
+    if task == "remote":
+        return remote(peer, Source(**json.loads(arguments[0])))
     return resumes(peer)
 
 
@@ -189,7 +217,8 @@ def work(
 ) -> None:
     try:
         made = peer_class(name)
-        about = {"version": made.version(), "settings": made.settings}
+        settings = made.remote_settings if corpus.label else made.settings
+        about = {"version": made.version(), "settings": settings}
     except ImportError as error:
         return say({"absent": f"cannot be imported: {error}"})
     if task == "about":

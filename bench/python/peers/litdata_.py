@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import litdata
+import litdata.streaming.downloader
+from litdata.streaming.cache import Dir
 
-from .base import BATCH, SEED, Corpus, Ranks, picture
+from .base import BATCH, SEED, Corpus, Ranks, Source, picture
 from .streams import Streams
 
 
@@ -19,9 +22,9 @@ def _opened(tars: tuple[str, ...]) -> Any:
     return shardwise.open(list(tars))
 
 
-def _sample(corpus: Corpus, number: int) -> bytes:
-    data: bytes = _opened(tuple(corpus.tars))[number].bytes(corpus.field)
-    return data
+def _sample(corpus: Corpus, number: int) -> Any:
+    record = corpus.record(_opened(tuple(corpus.tars))[number])
+    return record if corpus.label else record["data"]
 
 
 def _together(samples: list[Any]) -> list[bytes]:
@@ -33,12 +36,16 @@ class _Pictures(litdata.StreamingDataset):  # type: ignore[misc]
     side = 0
 
     def __getitem__(self, at: Any) -> Any:
-        return picture(bytes(super().__getitem__(at)), self.side)
+        sample = super().__getitem__(at)
+        if isinstance(sample, dict):
+            return picture(bytes(sample["data"]), self.side), sample["label"]
+        return picture(bytes(sample), self.side)
 
 
 class LitData(Streams):
     package = "litdata"
     settings = "chunks of 64 MB, local, StreamingDataLoader, 2 processes"
+    remote_settings = "chunks of 64 MB by s3, StreamingDataLoader, 2 processes"
     format = "litdata"
     needs_group = True
     loader_type = litdata.StreamingDataLoader
@@ -58,6 +65,20 @@ class LitData(Streams):
 
     def _dataset(self, of: Any = None, batch_size: int = BATCH) -> Any:
         return (of or litdata.StreamingDataset)(self.folder, shuffle=True, seed=SEED)
+
+    def _remote(self, source: Source) -> Any:
+        # litdata 0.2.76 gives its client obstore no way to reach an endpoint by http.
+        litdata.streaming.downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = "true"
+        return self.pictures_type(
+            Dir(path=source.cache, url=source.s3(self.format)),
+            shuffle=True,
+            seed=SEED,
+            storage_options={
+                "endpoint_url": source.server,
+                "aws_access_key_id": os.environ["AWS_ACCESS_KEY_ID"],
+                "aws_secret_access_key": os.environ["AWS_SECRET_ACCESS_KEY"],
+            },
+        )
 
     def item(self) -> Callable[[int], Any]:
         get: Callable[[int], Any] = self._dataset().__getitem__

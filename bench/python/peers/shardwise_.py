@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,22 +10,34 @@ import shardwise
 from shardwise import columns
 from shardwise.transforms import ImageTransform, RandomResizedCrop
 
-from .base import BATCH, SEED, SIDE, WORKERS, Peer, Ranks, Resumable
+from .base import BATCH, SEED, SIDE, WORKERS, Peer, Ranks, Resumable, Source
+
+
+INDEX = "train.idx"
 
 
 class Loader(Peer):
     package = "shardwise"
     settings = "shardwise.Loader, 2 threads"
+    remote_settings = "an index and tars by http, a shard cache, Loader, 2 threads"
     needs_group = True  # the ranks agree where to resume
 
     @classmethod
     def version(cls) -> str:
         return shardwise.__version__
 
-    def _loader(self, column: Any, batch_size: int = BATCH, **options: Any) -> shardwise.Loader:
+    def prepare(self) -> None:
+        """Stores the index of labelled tars beside them, as for a data set that is one URL."""
+        if self.corpus.label:
+            folder = os.path.dirname(self.corpus.tars[0])
+            shardwise.index(os.path.join(folder, INDEX), self.corpus.tars, hashes=True)
+
+    def _loader(
+        self, *made: Any, batch_size: int = BATCH, data: Any = None, **options: Any
+    ) -> shardwise.Loader:
         return shardwise.Loader(
-            shardwise.open(self.corpus.tars),
-            columns=[column],
+            shardwise.open(self.corpus.tars) if data is None else data,
+            columns=list(made),
             order=shardwise.Order(seed=SEED),
             batch_size=batch_size,
             threads=WORKERS,
@@ -44,10 +57,26 @@ class Loader(Peer):
     def epoch(self) -> Callable[[], Iterator[Any]]:
         return self._bytes().__iter__
 
-    def pictures(self, side: int) -> Callable[[], Iterator[Any]]:
+    def _picture(self, side: int) -> Any:
         crop = RandomResizedCrop(SIDE) if side else None
         how = ImageTransform(random_resized_crop=crop, layout="channels_last")
-        return self._loader(columns.image(self.corpus.field, how).named("data")).__iter__
+        return columns.image(self.corpus.field, how).named("data")
+
+    def pictures(self, side: int) -> Callable[[], Iterator[Any]]:
+        return self._loader(self._picture(side)).__iter__
+
+    def remote(self, source: Source) -> Callable[[], Iterator[Any]]:
+        data = shardwise.open(
+            source.http(f"shards/{INDEX}"),
+            cache=os.path.join(source.cache, "shards"),
+            index_directory=os.path.join(source.cache, "indexes"),
+        )
+        label = columns.integer(self.corpus.label).named("label")
+        return self._loader(self._picture(SIDE), label, data=data).__iter__
+
+    def labels(self, batch: Any) -> list[int]:
+        labels: list[int] = batch["label"].tolist()
+        return labels
 
     def item(self) -> Callable[[int], Any]:
         data, field = shardwise.open(self.corpus.tars), self.corpus.field

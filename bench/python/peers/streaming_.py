@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import streaming
 
-from .base import BATCH, SEED, Ranks, Resumable, picture
+from .base import BATCH, SEED, Ranks, Resumable, Source, picture
 from .streams import Streams
 
 
@@ -15,7 +16,9 @@ class _Pictures(streaming.StreamingDataset):  # type: ignore[misc]
     side = 0
 
     def __getitem__(self, at: Any) -> Any:
-        return picture(super().__getitem__(at)["data"], self.side)
+        sample = super().__getitem__(at)
+        made = picture(sample["data"], self.side)
+        return (made, sample["label"]) if "label" in sample else made
 
 
 def _together(samples: list[dict[str, Any]]) -> dict[str, Any]:
@@ -27,6 +30,7 @@ def _together(samples: list[dict[str, Any]]) -> dict[str, Any]:
 class Streaming(Streams):
     package = "mosaicml-streaming"
     settings = "MDS of 64 MB, local, StreamingDataLoader, 2 processes, py1e"
+    remote_settings = "MDS of 64 MB by s3, StreamingDataLoader, 2 processes, py1e"
     format = "mds"
     needs_group = True
     loader_type = streaming.StreamingDataLoader
@@ -34,9 +38,10 @@ class Streaming(Streams):
     together = staticmethod(_together)
 
     def write(self) -> None:
-        with streaming.MDSWriter(out=self.folder, columns={"data": "bytes"}) as out:
-            for data in self.corpus.samples():
-                out.write({"data": data})
+        kinds = {"data": "bytes"} | ({"label": "int"} if self.corpus.label else {})
+        with streaming.MDSWriter(out=self.folder, columns=kinds) as out:
+            for record in self.corpus.records():
+                out.write(record)
 
     def rows(self, batch: Any) -> list[Any]:
         return list(batch["data"] if isinstance(batch, dict) else batch)
@@ -47,6 +52,16 @@ class Streaming(Streams):
     def _dataset(self, of: Any = None, batch_size: int = BATCH) -> Any:
         return (of or streaming.StreamingDataset)(
             local=self.folder, shuffle=True, shuffle_seed=SEED, batch_size=batch_size
+        )
+
+    def _remote(self, source: Source) -> Any:
+        os.environ["S3_ENDPOINT_URL"] = source.server
+        return self.pictures_type(
+            remote=source.s3(self.format),
+            local=source.cache,
+            shuffle=True,
+            shuffle_seed=SEED,
+            batch_size=BATCH,
         )
 
     def item(self) -> Callable[[int], Any]:

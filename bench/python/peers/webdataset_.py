@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import webdataset as wds
 from torch.utils.data import default_collate
 
-from .base import BATCH, SEED, WORKERS, Peer, Ranks, picture
+from .base import BATCH, SEED, SIDE, WORKERS, Peer, Ranks, Source, picture
 
 
 def _first(sample: tuple[Any, ...]) -> Any:
@@ -20,16 +21,19 @@ def _first(sample: tuple[Any, ...]) -> Any:
 class WebDataset(Peer):
     package = "webdataset"
     settings = "WebLoader, 2 processes, shards and 1,000 samples shuffled, split_by_node"
+    remote_settings = "tars by http, cache_dir, WebLoader, 2 processes, shards and samples shuffled"
     needs_group = True
     without = {
         "item": "reads shards from their beginning",
         "resume": "an epoch begins at its beginning",
     }
 
-    def _samples(self, **options: Any) -> Any:
+    def _shuffled(self, tars: list[str], **options: Any) -> Any:
         how = {"shardshuffle": 100, "nodesplitter": wds.split_by_node, "seed": SEED} | options
-        data = wds.WebDataset(self.corpus.tars, **how)
-        return data.shuffle(1000).to_tuple(self.corpus.field).map(_first)
+        return wds.WebDataset(tars, **how).shuffle(1000)
+
+    def _samples(self) -> Any:
+        return self._shuffled(self.corpus.tars).to_tuple(self.corpus.field).map(_first)
 
     def _loader(self, samples: Any) -> Any:
         return wds.WebLoader(samples, batch_size=None, num_workers=WORKERS, persistent_workers=True)
@@ -40,6 +44,14 @@ class WebDataset(Peer):
 
     def pictures(self, side: int) -> Callable[[], Iterator[Any]]:
         samples = self._samples().map(functools.partial(picture, side=side))
+        loader = self._loader(samples.batched(BATCH, collation_fn=default_collate))
+        return lambda: iter(loader)
+
+    def remote(self, source: Source) -> Callable[[], Iterator[Any]]:
+        urls = [source.http(f"shards/{os.path.basename(tar)}") for tar in self.corpus.tars]
+        data = self._shuffled(urls, cache_dir=source.cache)
+        samples = data.to_tuple(self.corpus.field, self.corpus.label)
+        samples = samples.map_tuple(functools.partial(picture, side=SIDE), int)
         loader = self._loader(samples.batched(BATCH, collation_fn=default_collate))
         return lambda: iter(loader)
 
