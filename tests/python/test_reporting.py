@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import html.parser
 import json
@@ -168,6 +169,38 @@ def test_a_cache_is_planned_for_expanded_shards(tmp_path: Path, shards: Path) ->
 BAD = "<script>alert(1)</script>'\"><x onload=y>&amp;$\\frac{"
 
 
+def test_an_epoch_without_batches_is_shown(ds: shardwise.Dataset, tmp_path: Path) -> None:
+    page = page_of(ds, tmp_path, order=Order("chunked", tail="drop"), world_size=200)
+    assert any("no batches" in words for words in page.words)
+
+
+def test_long_classes_and_empty_fields_are_counted(tmp_path: Path) -> None:
+    samples = [(f"{i}", {"txt": b"x" * 64 + b"%d" % i, "no.txt": b""}) for i in range(3)]
+    write_shard(tmp_path / "a.tar", samples)
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", threads=0)
+    page = page_of(tmp_path / "a.idx", tmp_path, classes="txt")
+    assert page.rows("classes-of-a-batch")["this order"] == ["3", "3.0", "3"]
+    assert [row[1] for row in page.tables["classes"][1:]] == ["1", "1", "1"]
+    assert page.rows("fields")["no.txt"] == ["3", "0", "0", "0"]
+
+
+def test_a_join_is_named(ds: shardwise.Dataset, tmp_path: Path) -> None:
+    page = page_of(ds.join(ds[:9], suffix="b"), tmp_path)
+    assert page.facts[0] == "9"
+    assert any("A join. Shards" in words for words in page.words)
+
+
+def test_a_style_of_the_user_does_not_change_the_page(
+    ds: shardwise.Dataset, tmp_path: Path
+) -> None:
+    matplotlib = needs("matplotlib")
+    first = page_of(ds, tmp_path).text
+    style = {"savefig.facecolor": "black", "lines.linestyle": "--", "savefig.bbox": "tight"}
+    with matplotlib.rc_context(style):
+        assert page_of(ds, tmp_path).text == first
+        assert matplotlib.rcParams["lines.linestyle"] == "--"
+
+
 def test_names_from_shards_are_text(tmp_path: Path) -> None:
     samples = [
         (
@@ -235,6 +268,33 @@ def test_pictures_of_slow_samples_are_shown_if_asked_for(tmp_path: Path) -> None
     assert page.text.count("<img") == 1
 
 
+def test_a_picture_of_one_row_keeps_its_size(tmp_path: Path) -> None:
+    import base64
+    import io
+
+    image = needs("PIL.Image")
+    data = io.BytesIO()
+    image.new("RGB", (50, 1), (1, 2, 3)).save(data, "PNG")
+    write_shard(tmp_path / "a.tar", [("a", {"png": data.getvalue()})])
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", threads=0)
+    event = {"name": "load samples", "ph": "X", "ts": 0, "dur": 5}
+    events = [event | {"args": {"samples": 1, "first_sample": 0}}]
+    (tmp_path / "t.json").write_text(json.dumps(events))
+    page = page_of(tmp_path / "a.idx", tmp_path, traces=tmp_path / "t.json", pictures=True)
+    shown = re.findall('base64,([^"]+)', page.text)
+    picture = image.open(io.BytesIO(base64.b64decode(shown[0])))
+    assert (picture.mode, picture.size, picture.getpixel((0, 0))) == ("RGB", (50, 1), (1, 2, 3))
+
+
+def test_an_invalid_time_of_a_slow_sample_is_left_out(
+    ds: shardwise.Dataset, tmp_path: Path
+) -> None:
+    times = [10**400, float("nan"), float("inf"), -1]
+    stats = [{"reading": 1, "slowest_sample": "k", "slowest_time": time} for time in times]
+    page = page_of(ds, tmp_path, stats=stats)
+    assert page.rows("slowest") == {str(rank): ["k"] for rank in range(4)}
+
+
 def test_what_cannot_be_shown_is_an_error(
     tmp_path: Path, index: Path, ds: shardwise.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +303,12 @@ def test_what_cannot_be_shown_is_an_error(
     (tmp_path / "far.json").write_text(
         '[{"ph":"X","name":"load samples","ts":0,"dur":1,"args":{"samples":1,"first_sample":103}}]'
     )
+    event = {"ph": "X", "name": "load samples", "ts": 0}
+    events = [
+        event | {"dur": 10 - n // 100, "args": {"samples": 1, "first_sample": n}}
+        for n in (*range(9), 103)
+    ]
+    (tmp_path / "fast.json").write_text(json.dumps(events))
     damaged = tmp_path / "damaged.idx"
     damaged.write_bytes(index.read_bytes()[:100])
     cases: list[tuple[type[Exception], str, Any, dict[str, Any]]] = [
@@ -257,6 +323,10 @@ def test_what_cannot_be_shown_is_an_error(
         (errors.BadField, "no events", ds, {"traces": [tmp_path / "empty.json"]}),
         (errors.InvalidArgument, "no times of stages", ds, {"stats": {"samples": 1}}),
         (errors.Mismatch, "sample 103", ds, {"traces": tmp_path / "far.json"}),
+        (errors.Mismatch, "sample 103", ds, {"traces": tmp_path / "fast.json"}),  # not slow
+        (errors.Io, "cannot read", ds, {"traces": tmp_path}),
+        (errors.InvalidArgument, "not valid: stats=5", ds, {"stats": 5}),
+        (errors.InvalidArgument, "not valid: data=", shardwise.mix([ds, ds]), {}),
         (TypeError, "did you mean 'classes'", ds, {"clases": "cls"}),
     ]
     (tmp_path / "empty.json").write_text("[]")
@@ -293,6 +363,56 @@ def test_an_interrupted_report_leaves_no_file(
             shardwise.report(ds, tmp_path / "report.html", batch_size=2)
     assert sorted(os.listdir(tmp_path)) == before
     assert (tmp_path / "report.html").read_text() == first
+
+
+def test_another_file_is_not_overwritten_even_if_it_is_new(
+    ds: shardwise.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from shardwise.reporting import contents
+
+    made = contents.contents
+
+    def meanwhile(*given: Any) -> str:
+        (tmp_path / "report.html").write_text("mine")
+        return made(*given)
+
+    monkeypatch.setattr(contents, "contents", meanwhile)
+    with pytest.raises(errors.InvalidArgument, match="not a report"):
+        shardwise.report(ds, tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text() == "mine"
+
+
+def test_a_replaced_report_keeps_its_mode_and_its_link(tmp_path: Path) -> None:
+    from shardwise.reporting.page import BEGIN, write
+
+    name = tmp_path / ("r" * 250 + ".html")  # the longest name
+    write(str(name), BEGIN)
+    name.chmod(0o600)
+    (tmp_path / "link.html").symlink_to(name.name)
+    write(str(tmp_path / "link.html"), BEGIN + "new")
+    assert name.read_text() == BEGIN + "new" and name.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "link.html").is_symlink()
+    assert len(os.listdir(tmp_path)) == 2
+
+
+def test_a_folder_that_takes_no_files_is_an_early_error(
+    ds: shardwise.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(errors.Io, match="cannot write into the folder"):
+        shardwise.report(ds, tmp_path / "report.html")
+
+
+def test_a_full_disk_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from shardwise.reporting import page
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(errors.NoSpace, match="No space left"):
+        page.write(str(tmp_path / "report.html"), page.BEGIN)
+    assert os.listdir(tmp_path) == []
 
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

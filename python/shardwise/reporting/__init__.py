@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Union
 
 from .. import _core
@@ -14,12 +14,14 @@ from ..opening import open
 __all__ = ["report"]
 
 
-def _list_of(given: Any) -> list[Any]:
+def _list_of(name: str, given: Any) -> list[Any]:
     """The given values by rank; a single one is that of rank 0."""
     if given is None:
         return []
     if isinstance(given, (str, os.PathLike, Mapping)) or hasattr(given, "_asdict"):
         return [given]
+    if not isinstance(given, Iterable):
+        refuse(name, given, "give a file, or a list by rank")
     return list(given)
 
 
@@ -59,7 +61,7 @@ def report(
     Needs matplotlib: pip install 'shardwise[report]'.
     Raises ModuleNotFoundError without matplotlib; NotFound for a missing folder; InvalidArgument
     for an empty data set, for unknown classes, or if ``output`` is an existing file that is not a
-    report.
+    report; Io or NoSpace if the page cannot be written.
     Raises BadField for a file that is not a trace; Mismatch for a trace of other data.
     """
     from .contents import classes_of, contents
@@ -71,6 +73,8 @@ def report(
     output = path_of(output)
     require_output(output)
     draw = Drawer()
+    kinds = (_core.Dataset, str, os.PathLike, list, tuple)
+    require("data", data, kinds, "give a dataset of shardwise.open(), or the path of an index")
     dataset = data if isinstance(data, _core.Dataset) else open(data)
     require("order", order, _core.Order, "give a shardwise.Order", none=True)
     if len(dataset) == 0:
@@ -88,7 +92,7 @@ def report(
     named = _core.Order() if order is None else order
     run = Run(named, world_size, batch_size, nodes, whole_number("epoch", epoch), epochs)
     found = classes_of(dataset, classes)
-    shown_run = run_section(dataset, _list_of(stats), _list_of(traces), pictures, draw)
+    shown_run = run_section(dataset, _list_of("stats", stats), _list_of("traces", traces), pictures, draw)
     body = contents(dataset, found, draw) + order_section(dataset, run, found, draw)
     body += plan_section(dataset, run, draw) + shown_run
     title = os.path.basename(_core.without_secrets(dataset.origin or dataset.path))

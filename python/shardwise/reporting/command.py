@@ -71,7 +71,10 @@ def _parser() -> argparse.ArgumentParser:
     for name, option, words, kind, choices in _core.order_options():
         about: dict[str, Any] = {"dest": name, "default": None, "help": words.replace("%", "%%")}
         if kind == "bool":
-            about |= {"action": "store_const", "const": not option.startswith("--no-")}
+            is_on = not option.startswith("--no-")
+            about |= {"action": "store_const", "const": is_on}
+            if not is_on:
+                about["help"] = "read the samples in the order of the index: 0, 1, 2 ..."
         else:
             about |= {"type": int if kind == "int" else str, "choices": choices or None}
             about |= {"metavar": "N" if kind == "int" else None if choices else "COLUMN"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import hashlib
 import random
 from typing import Any
 
@@ -38,6 +39,14 @@ def _of(taken: int, total: int) -> str:
     )
 
 
+def _text_of(data: bytes) -> str:
+    """The class in a field. A long text is shortened, but differs from other long ones."""
+    text = data[:64].decode("utf-8", "replace").strip()
+    if len(data) <= 64:
+        return text
+    return f"{text}... {hashlib.sha256(data).hexdigest()[:12]}"
+
+
 class Classes:
     """The classes of samples: values of a column of the index, or of a field."""
 
@@ -61,9 +70,7 @@ class Classes:
         if self.is_column:
             return self._data.column(self.name, numbers)
         return [
-            bytes(sample[self.name][:64]).decode("utf-8", "replace").strip()
-            if self.name in sample
-            else None
+            _text_of(bytes(sample[self.name])) if self.name in sample else None
             for sample in self._data.samples(numbers)
         ]
 
@@ -172,6 +179,10 @@ def _fields_card(data: _core.Dataset, draw: Drawer) -> str:
     rows, boxes = [], []
     for total, name, sizes in found[:MAX_FIELDS]:
         if len(sizes) == 0:
+            if name in whole:
+                rows.append(
+                    [cell(name), cell(whole[name].num_members), *[cell(0, size(0))] * 3]
+                )
             continue
         points = [float(q) for q in numpy.quantile(sizes, [0.01, 0.25, 0.5, 0.75, 0.99])]
         boxes.append((label(name), points, float(sizes.max())))
@@ -304,6 +315,8 @@ def contents(data: _core.Dataset, classes: Classes | None, draw: Drawer) -> str:
     words = _core.without_secrets(data.origin)
     if data.is_view:
         words += " A view of some samples. Shards and their bytes are those of the whole index."
+    if data.join_report is not None:
+        words += " A join. Shards, members and their bytes are those of its first data set."
     said = f"<p>{escaped(words, 400)}</p>" if words else ""
     shards = data.shards
     cards = [

@@ -79,7 +79,10 @@ class Drawer:
         """The SVG of a picture of this height. ``draw`` gets its axes, or several side by side."""
         self._drawn += 1
         drawn = io.BytesIO()
-        with self._matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
+        # Settings of the user, e.g. a dark style, do not change the page.
+        usual = {k: v for k, v in self._matplotlib.rcParamsDefault.items() if k != "backend"}
+        settings: Any = usual | _SETTINGS
+        with warnings.catch_warnings(), self._matplotlib.rc_context(settings):
             warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has the font
             figure = self._figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
             draw(figure.subplots(1, columns, sharey=columns > 1))

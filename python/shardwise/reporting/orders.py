@@ -125,6 +125,9 @@ def _batches_cards(
         most = max(4, min(most, classes.max_samples // (2 * run.batch_size)))
     ours = _batches(data, run, run.order, classes, most)
     theirs = _batches(data, run, _full_shuffle(data, run), classes, most)
+    if not ours.at:
+        words = "The epoch has no batches, with this tail, batch size and number of ranks."
+        return [card("Batches", words)]
     kinds = [("Classes of a batch", "classes", ours.classes, theirs.classes)] if classes else []
     kinds.append(("Shards of a batch", "shards", ours.shards, theirs.shards))
     cards = []

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import html
 import os
 import secrets
 from typing import Any
 
-from ..errors import InvalidArgument, Io, NotFound
+from ..errors import InvalidArgument, Io, NoSpace, NotFound
 
 BEGIN = '<!doctype html>\n<html lang="en">\n<meta name="generator" content="shardwise report">\n'
 
@@ -149,6 +150,8 @@ def require_output(path: str) -> None:
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise NotFound(f"no such folder: {folder!r}; make the folder of the report first")
+    if not os.access(folder, os.W_OK):
+        raise Io(f"cannot write into the folder: {folder!r}; choose another folder for the report")
     if not os.path.lexists(path):
         return
     advice = "choose another name for the report"
@@ -161,14 +164,19 @@ def require_output(path: str) -> None:
 
 
 def write(path: str, text: str) -> None:
-    """Writes the file completely or not at all."""
-    part = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{secrets.token_hex(4)}")
+    """Writes the file completely or not at all. A report keeps its mode; a link remains a link."""
+    require_output(path)  # again: another process may have made a file since
+    target = os.path.realpath(path)
+    part = os.path.join(os.path.dirname(target), f".shardwise-report.{secrets.token_hex(8)}")
     try:
         with open(part, "x", encoding="utf-8") as file:
+            with contextlib.suppress(FileNotFoundError):
+                os.chmod(part, os.stat(target).st_mode & 0o777)
             file.write(text)
-        os.replace(part, path)
+        os.replace(part, target)
     except OSError as error:
-        raise Io(
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        raise (NoSpace if is_full else Io)(
             f"cannot write the report: {path!r} ({error.strerror}); check the folder"
         ) from error
     finally:

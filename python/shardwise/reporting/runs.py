@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .. import _core
 from ..arguments import path_of
-from ..errors import BadField, Error, InvalidArgument, Mismatch, NotFound
+from ..errors import BadField, Error, InvalidArgument, Io, Mismatch, NotFound
 from .contents import shard_of
 from .drawing import STAGES, Drawer, colour, stage_colour
 from .page import card, cell, count, key, plain, seconds, section, table, tile
@@ -48,6 +48,7 @@ class Timeline(NamedTuple):
     span: float
     parts: list[list[float]]  # by stage
     waits: list[float]  # of the consumer
+    last_sample: int  # the highest number of a sample; -1 if unknown
 
 
 def _parsed(path: str) -> Any:
@@ -60,6 +61,10 @@ def _parsed(path: str) -> Any:
             return json.load(file)
     except FileNotFoundError:
         raise NotFound(f"no such file: {path!r}; give a file that a Loader's run wrote") from None
+    except OSError as error:
+        raise Io(
+            f"cannot read: {path!r} ({error.strerror}); give a file that a Loader's run wrote"
+        ) from None
     except (ValueError, RecursionError) as error:
         if isinstance(error, Error):
             raise
@@ -106,7 +111,7 @@ def stats_of(given: Any, rank: int) -> RankTimes:
     )
     slowest = stages.get("slowest_sample", "")
     took = stages.get("slowest_time", stages.get("slowest_seconds", 0))
-    if slowest and isinstance(took, (int, float)):
+    if slowest and isinstance(took, (int, float)) and 0 <= took < 1e15:
         slowest = f"{plain(slowest)}, {seconds(took)}"
     samples = int(_number(outer, "samples", where))
     return RankTimes(
@@ -152,7 +157,8 @@ def trace_of(given: Any, rank: int) -> tuple[RankTimes, Timeline, list[Slow]]:
     events = _events_of(path_of(given))
     start = min(event["ts"] for event in events)
     span = max(event["ts"] + event["dur"] for event in events) - start or 1
-    line = Timeline(span / 1e6, [[0.0] * BINS for _ in STAGES], [0.0] * BINS)
+    last = max((int(event["args"].get("first_sample", -1)) for event in events), default=-1)
+    line = Timeline(span / 1e6, [[0.0] * BINS for _ in STAGES], [0.0] * BINS, last)
     stages, waited, samples, slow = [0.0] * (len(STAGES) + 1), 0.0, 0, []
 
     def add(bins: list[float], event: dict[str, Any], time: float) -> None:
@@ -302,7 +308,8 @@ def _picture(data: _core.Dataset, number: int) -> str:
         if _core.field_kind(field) != "image":
             continue
         try:
-            image = Image.fromarray(_core.decode_image(sample[field]).squeeze())
+            pixels = _core.decode_image(sample[field])
+            image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
         except (Error, ValueError, TypeError):
             return ""
         image.thumbnail((224, 224))
@@ -316,12 +323,6 @@ def _picture(data: _core.Dataset, number: int) -> str:
 
 def _slowest_card(data: _core.Dataset, slow: list[Slow], with_pictures: bool) -> str:
     found = heapq.nlargest(NUM_SLOWEST, slow)
-    beyond = [one for one in found if one.first_sample >= len(data)]
-    if beyond:
-        raise Mismatch(
-            f"the trace has sample {beyond[0].first_sample}, but the data set has {len(data)} samples; give the "
-            "index that the run read"
-        )
     shards, starts = data.shards, data.shard_starts
     tiles = []
     for one in found:
@@ -351,6 +352,12 @@ def run_section(
     if not stats and not traces:
         return ""
     traced = [trace_of(given, rank) for rank, given in enumerate(traces)]
+    for _, line, _ in traced:
+        if line.last_sample >= len(data):
+            raise Mismatch(
+                f"the trace has sample {line.last_sample}, but the data set has {len(data)} samples; give the "
+                "index that the run read"
+            )
     ranks = [stats_of(given, rank) for rank, given in enumerate(stats)] or [
         times for times, _, _ in traced
     ]
