@@ -38,11 +38,18 @@ const MemberRecord* find_wrong(const OwnBytes& bytes, const OpenShard& shard,
   const SegmentView& segment = shard.segment;
   if (!segment.has_member_hashes()) return nullptr;
   const auto first = static_cast<std::uint32_t>(members.data() - segment.members().data());
-  for (std::uint32_t i = 0; i < members.size(); ++i) {
+  for (std::uint32_t i = 0; i < members.size(); ++i) {  // none is in parts, see fields_in_parts()
     const std::string_view came(bytes.bytes.get() + bytes.starts[i], members[i].size_bytes);
     if (hash64(came) != segment.member_hash(first + i)) return &members[i];
   }
   return nullptr;
+}
+
+/// Returns the fields that may be fetched in parts: none if the index has hashes, because they are
+/// those of whole members.
+FieldsInParts fields_in_parts(const OpenShard& shard, std::span<const std::string> names) {
+  if (shard.segment.has_member_hashes()) return {};
+  return {.names = names, .min_bytes = RangeReader::kMinPartialBytes};
 }
 
 /// A part of a fetched range, and the memory where it is needed.
@@ -126,20 +133,50 @@ void RangeReader::fetch(const Index::Shard& info, const SampleMemory::Run& run) 
   fetchers_->fetch(request_for(info, piece.begin, piece.end), sink);
 }
 
-RangedSample RangeReader::prepare(Sample sample) {
+/// Reads parts of members of a remote shard, whose version the server checks at each request.
+class RangeReader::Parts final : public MemberReader {
+ public:
+  Parts(const RangeReader& like, Index::Shard info)
+      : ranges_(like.index_, like.fetchers_, like.cancel_), info_(std::move(info)) {}
+
+  void read(const MemberPart& part) const override {
+    ranges_.fetch(info_, {.offset = part.offset, .size = part.to.size(), .to = part.to.data()});
+  }
+  [[nodiscard]] std::size_t cheap_read_bytes() const noexcept override {
+    try {
+      return std::clamp(ranges_.fetchers_->max_gap_bytes(info_.path), kMinGap, kMaxGap);
+    } catch (const Error&) {
+      return kMinGap;
+    }
+  }
+
+ private:
+  const RangeReader ranges_;
+  const Index::Shard info_;
+};
+
+std::shared_ptr<const MemberReader> RangeReader::parts_of(const Index::Shard& info) const {
+  return std::make_shared<const Parts>(*this, info);
+}
+
+RangedSample RangeReader::prepare(Sample sample, std::span<const std::string> in_parts) {
   const OpenShard& shard = SampleAccess::shard_of(sample);
   RangedSample ranged{.sample = std::move(sample), .memory = {}};
   ranged.memory =
-      make_memory(ranged.sample, shard.stored_bytes, SampleAccess::members_of(ranged.sample));
+      make_memory(ranged.sample, shard.stored_bytes, SampleAccess::members_of(ranged.sample),
+                  fields_in_parts(shard, in_parts));
   for (const SampleMemory::Run& run : ranged.memory.runs) ranged.num_missing += run.size;
   return ranged;
 }
 
-std::shared_ptr<const OwnBytes> RangeReader::read(const Sample& sample, std::uint64_t number) {
+std::shared_ptr<const OwnBytes> RangeReader::read(const Sample& sample, std::uint64_t number,
+                                                  std::span<const std::string> in_parts) {
   const Index::Shard info = index_->shard(number);
   const OpenShard& shard = SampleAccess::shard_of(sample);
   const std::span<const MemberRecord> members = SampleAccess::members_of(sample);
-  const SampleMemory memory = make_memory(sample, shard.stored_bytes, members);
+  const SampleMemory memory =
+      make_memory(sample, shard.stored_bytes, members, fields_in_parts(shard, in_parts));
+  if (has_parts(*memory.bytes)) memory.bytes->reader = parts_of(info);
   std::uint64_t before = 0;  // hash of the previous fetch's wrong bytes
   for (int fetches = 1;; ++fetches) {
     for (const SampleMemory::Run& run : memory.runs) fetch(info, run);
@@ -181,6 +218,10 @@ void RangeReader::read_many(std::span<RangedSample> samples) {
   if (!parts.empty()) fetchers_->fetch_parts(parts);
   for (const ScatterSink& sink : sinks) sink.count();
   for (RangedSample& ranged : samples) {
+    OwnBytes& bytes = *ranged.memory.bytes;
+    if (has_parts(bytes)) {
+      bytes.reader = parts_of(index_->shard(index_->shard_of(ranged.sample.number_in_index())));
+    }
     ranged.is_here = ranged.num_missing == 0 &&
                      find_wrong(*ranged.memory.bytes, SampleAccess::shard_of(ranged.sample),
                                 SampleAccess::members_of(ranged.sample)) == nullptr;

@@ -72,16 +72,16 @@ class FrameIndex::Header {
 
   const PacketHeader& get() {
     if (!header_) {
-      header_ = headers_.look_at(data(), (packet_.flags & AV_PKT_FLAG_KEY) != 0);
+      header_ = headers_.look_at(demuxer_.data_of(packet_), (packet_.flags & AV_PKT_FLAG_KEY) != 0);
     }
     return *header_;
   }
-  PacketHeaders::Needed needed_behind() const { return headers_.needed_behind(data()); }
-  bool is_of_another() const { return headers_.is_of_another(data()); }
+  PacketHeaders::Needed needed_behind() const {
+    return headers_.needed_behind(demuxer_.view_of(packet_));
+  }
+  bool is_of_another() const { return headers_.is_of_another(demuxer_.view_of(packet_)); }
 
  private:
-  std::string_view data() const { return demuxer_.data_of(packet_); }
-
   const Demuxer& demuxer_;
   PacketHeaders& headers_;
   AVPacket& packet_;

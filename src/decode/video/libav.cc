@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/of_thread.h"
 #include "decode/decode_failure.h"
@@ -147,10 +148,11 @@ void throw_libav_failure(std::string_view what, int code) {
 // ----------------------------------------------------------------------------------------- Demuxer
 
 struct Demuxer::Input {
-  std::string_view bytes;
+  MediaView bytes;
   std::size_t at = 0;
   bool leaves_out_data = false;
   const AVIOContext* io = nullptr;
+  std::exception_ptr failure = nullptr;  // of the first read that failed
 
   /// True if libav reads directly into a packet instead of its buffer for headers.
   bool is_packet(const std::uint8_t* out) const noexcept {
@@ -163,7 +165,12 @@ struct Demuxer::Input {
         std::min(static_cast<std::size_t>(size), input.bytes.size() - input.at);
     if (count == 0) return AVERROR_EOF;
     if (!input.leaves_out_data || size <= kSmall || !input.is_packet(out)) {
-      std::memcpy(out, input.bytes.data() + input.at, count);
+      try {
+        input.bytes.copy(input.at, {reinterpret_cast<char*>(out), count});
+      } catch (...) {
+        if (!input.failure) input.failure = std::current_exception();
+        return AVERROR(EIO);
+      }
     }
     input.at += count;
     return static_cast<int>(count);
@@ -192,7 +199,7 @@ struct Demuxer::Input {
   }
 };
 
-Demuxer::Demuxer(std::string_view bytes)
+Demuxer::Demuxer(MediaView bytes)
     : container_(container_of(behind_tags(bytes))),
       bytes_(plausible_part(container_, behind_tags(bytes))),
       input_(std::make_unique<Input>()) {
@@ -239,6 +246,7 @@ void Demuxer::open() {
   const int result =
       avformat_open_input(&format_, "", const_cast<AVInputFormat*>(demuxer), &options);
   av_dict_free(&options);
+  require_reads();
   if (result < 0) throw_libav_failure("the container cannot be read", result);
 }
 
@@ -247,6 +255,10 @@ void Demuxer::close() noexcept {
   if (io_ == nullptr) return;
   av_freep(&io_->buffer);
   avio_context_free(&io_);
+}
+
+void Demuxer::require_reads() {
+  if (input_->failure) std::rethrow_exception(std::exchange(input_->failure, nullptr));
 }
 
 void Demuxer::select(unsigned number) {
@@ -262,15 +274,25 @@ void Demuxer::read_data(bool wanted) noexcept {
   io_->direct = wanted ? 0 : 1;  // even small packets then bypass libav's buffer
 }
 
-std::string_view Demuxer::data_of(AVPacket& packet) const noexcept {
+std::string_view Demuxer::data_of(AVPacket& packet) const {
+  const MediaView data = view_of(packet);
+  char* const own = reinterpret_cast<char*>(packet.data);
+  if (data.is_in_memory()) {
+    const std::string_view bytes = data.view();
+    const bool is_own = bytes.data() == own;
+    const auto end = static_cast<std::size_t>(packet.pos) + bytes.size();
+    if (is_own || bytes_.size() - end >= AV_INPUT_BUFFER_PADDING_SIZE) return bytes;
+  }
+  data.copy(0, {own, data.size()});
+  return {own, data.size()};
+}
+
+MediaView Demuxer::view_of(const AVPacket& packet) const noexcept {
   const auto size = static_cast<std::size_t>(packet.size);
   const auto at = static_cast<std::size_t>(packet.pos);
   const bool is_there = packet.pos >= 0 && at <= bytes_.size() && size <= bytes_.size() - at;
-  if (can_leave_out_data() && is_there) {
-    if (bytes_.size() - at - size >= AV_INPUT_BUFFER_PADDING_SIZE) return bytes_.substr(at, size);
-    std::memcpy(packet.data, bytes_.data() + at, size);
-  }
-  return {reinterpret_cast<const char*>(packet.data), size};
+  if (can_leave_out_data() && is_there) return bytes_.substr(at, size);
+  return std::string_view(reinterpret_cast<const char*>(packet.data), size);
 }
 
 /// True for the last packet of a WAV of unknown size, if its samples are complete. libav marks this
@@ -291,6 +313,7 @@ void Demuxer::check_ogg() {
 bool Demuxer::next(AVPacket& packet) {
   for (;;) {
     const int result = av_read_frame(format_, &packet);
+    require_reads();
     check_ogg();
     if (result == AVERROR_EOF) return false;
     if (result < 0) throw_libav_failure("the packets cannot be read", result);
@@ -304,7 +327,10 @@ bool Demuxer::next(AVPacket& packet) {
 }
 
 bool Demuxer::seek(std::int64_t time) {
-  return av_seek_frame(format_, static_cast<int>(selected_), time, AVSEEK_FLAG_BACKWARD) >= 0;
+  const int result =
+      av_seek_frame(format_, static_cast<int>(selected_), time, AVSEEK_FLAG_BACKWARD);
+  require_reads();
+  return result >= 0;
 }
 
 void Demuxer::rewind() {
@@ -315,10 +341,10 @@ void Demuxer::rewind() {
   select(selected_);
 }
 
-bool Demuxer::may_be_joined() noexcept {
+bool Demuxer::may_be_joined() {
   constexpr std::string_view kBegin = "fLaC";
   if (!may_be_joined_) {
-    may_be_joined_ = container_ == Container::kFlac && bytes_.find(kBegin, 1) != bytes_.npos;
+    may_be_joined_ = container_ == Container::kFlac && bytes_.find(kBegin, 1) != MediaView::npos;
   }
   return *may_be_joined_;
 }
