@@ -38,7 +38,7 @@ const MemberRecord* find_wrong(const OwnBytes& bytes, const OpenShard& shard,
   const SegmentView& segment = shard.segment;
   if (!segment.has_member_hashes()) return nullptr;
   const auto first = static_cast<std::uint32_t>(members.data() - segment.members().data());
-  for (std::uint32_t i = 0; i < members.size(); ++i) {  // none is in parts, see fields_in_parts()
+  for (std::uint32_t i = 0; i < members.size(); ++i) {
     const std::string_view came(bytes.bytes.get() + bytes.starts[i], members[i].size_bytes);
     if (hash64(came) != segment.member_hash(first + i)) return &members[i];
   }

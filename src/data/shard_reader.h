@@ -28,7 +28,8 @@ struct ShardFile {
 /// Reads samples of local shards that are not mapped.
 ///
 /// Keeps a limited number of open files. A file is in use only during a read, so the limit does not
-/// depend on how many samples and shards the caller holds, except samples that are read in parts.
+/// depend on how many samples and shards the caller holds. A sample with fields in parts keeps its
+/// file open.
 ///
 /// Threads: internally synchronised.
 class ShardReader {
