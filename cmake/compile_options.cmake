@@ -43,9 +43,12 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
         CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
         ${SHARDWISE_CCACHE})
     set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
-    # Make __FILE__ relative, too. Texts of assertions and tests contain it.
-    add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
   endif()
+endif()
+if(PROJECT_IS_TOP_LEVEL)
+  # Make __FILE__ relative. Texts of assertions and tests contain it, and builds in different folders
+  # give the same files.
+  add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 endif()
 if(SHARDWISE_SANITIZE)
   # All targets inherit the flags, so that whatever links the library is instrumented, too.

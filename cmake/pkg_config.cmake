@@ -3,10 +3,11 @@
 file(RELATIVE_PATH SHARDWISE_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" SHARDWISE_PC_TO_PREFIX "${SHARDWISE_PC_TO_PREFIX}")
 
-function(shardwise_install_pc name library description libs)
+function(shardwise_install_pc name library component description libs)
   list(JOIN ARGN ", " requires)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/shardwise.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+          COMPONENT ${component}-dev)
 endfunction()
 
 # The libraries that a static library needs. Not "Requires.private", since programs must also link
@@ -32,10 +33,10 @@ if(library_type STREQUAL "STATIC_LIBRARY")
   list(APPEND video libavformat libavcodec libavutil libswscale libswresample)
 endif()
 
-shardwise_install_pc(shardwise shardwise "${PROJECT_DESCRIPTION}" "${core_libs}" ${core})
+shardwise_install_pc(shardwise shardwise core "${PROJECT_DESCRIPTION}" "${core_libs}" ${core})
 if(TARGET shardwise_loader)
-  shardwise_install_pc(shardwise-loader shardwise_loader "Batches of a Shardwise data set" "" ${loader})
+  shardwise_install_pc(shardwise-loader shardwise_loader core "Batches of a Shardwise data set" "" ${loader})
 endif()
 if(TARGET shardwise_video)
-  shardwise_install_pc(shardwise-video shardwise_video "Videos and sounds of a Shardwise data set" "" ${video})
+  shardwise_install_pc(shardwise-video shardwise_video video "Videos and sounds of a Shardwise data set" "" ${video})
 endif()

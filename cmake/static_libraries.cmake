@@ -16,6 +16,15 @@ set_property(TARGET LibArchive::LibArchive APPEND PROPERTY
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(webp REQUIRED IMPORTED_TARGET GLOBAL libwebp)
 set_property(TARGET PkgConfig::webp APPEND PROPERTY INTERFACE_LINK_LIBRARIES sharpyuv m)
+if(SHARDWISE_WITH_VIDEO)
+  pkg_check_modules(LIBAV REQUIRED IMPORTED_TARGET GLOBAL
+                    libavformat libavcodec libswresample libswscale libavutil)
+  # pkg-config also names libm, which CMake finds as libm.a: that is not for a shared library.
+  set_property(TARGET PkgConfig::LIBAV PROPERTY
+    INTERFACE_LINK_LIBRARIES avformat avcodec swresample swscale avutil z m)
+  # FFmpeg's assembly refers to its own symbols without the table of a shared library.
+  add_link_options(-Wl,-Bsymbolic)
+endif()
 
 # Lets the linker drop unused code.
 add_compile_options(-ffunction-sections -fdata-sections)

@@ -3,12 +3,13 @@
 # with debootstrap, clones the last commit into it, and runs commands there, with a clean
 # environment and the release's own compiler, CMake and libraries.
 #
-#   tools/fresh.sh [--as-user] [--keep] [--ccache] [SUITE [COMMAND...]]
+#   tools/fresh.sh [--as-user] [--keep] [--ccache] [--with FOLDER] [SUITE [COMMAND...]]
 #
 #   SUITE       bookworm (default), trixie, or another suite that debootstrap and a mirror have
 #   COMMAND     a bash command line to run in the clone; default: tools/demo.sh, then tools/test.sh
 #   --as-user   run the commands as an ordinary user who may use sudo, not as root
 #   --keep      keep the root file system, and print how to enter it
+#   --with      copy FOLDER into the home folder there
 #   --ccache    compile with ccache and this user's cache; ccache must be installed here
 #
 # Prints how long each command took. Stops at the first command that fails. Exits 0 if all
@@ -29,6 +30,7 @@ commands=()
 as_user=no
 keep=no
 compiler_cache= # ccache's folder
+copied=         # the folder to copy
 variables=()                      # variables for the commands, as arguments of env
 work=${SHARDWISE_FRESH_INSIDE:-}  # the root's parent folder; set inside the namespaces
 job=                              # the process that waits for the namespaces
@@ -117,7 +119,8 @@ inside() {
   fi
   [[ -z $compiler_cache ]] || add_ccache
   mv "$work/clone" "$work/root$home/shardwise"
-  in_root chown -R "$name:" "$home/shardwise"
+  [[ -z $copied ]] || cp -r "$copied" "$work/root$home/"
+  in_root chown -R "$name:" "$home"
   # shellcheck disable=SC2016  # it is the root's variable
   say "$(in_root sh -c '. /etc/os-release; echo "$PRETTY_NAME"')," \
     "$(duration $((SECONDS - start))) to make"
@@ -185,6 +188,11 @@ main() {
         command -v ccache >/dev/null || fail "ccache is not installed here: tools/setup.sh ci"
         compiler_cache=$(ccache --get-config cache_dir)
         mkdir -p "$compiler_cache"
+        ;;
+      --with)
+        [[ -d ${2:-} ]] || fail "--with needs a folder"
+        copied=$(realpath "$2")
+        shift
         ;;
       -h | --help)
         usage

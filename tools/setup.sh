@@ -3,7 +3,8 @@
 # newer, as root or through sudo. Installs only missing packages. The list is packages.txt beside
 # this script.
 #
-#   tools/setup.sh [GROUP...]     GROUP is build, python, libtorch, test, fresh, site or ci
+#   tools/setup.sh [GROUP...]     GROUP is build, python, libtorch, test, fresh, site, pictures,
+#                                 release or ci
 #
 # Without a GROUP: build libtorch.
 #

@@ -45,7 +45,7 @@ OUTPUT_DIRECTORY=$site doxygen tools/site/Doxyfile
 python3 tools/site/cpp_reference.py "$site/xml" "$site/pages/reference/cpp"
 # Use the project's layout, so that links between pages work. Add the stubs, which the build writes
 # beside the sources.
-ln -s "$PWD"/{README.md,CHANGELOG.md,CONTRIBUTING.md,SECURITY.md,LICENSE,examples} "$site/pages/"
+ln -s "$PWD"/{README.md,CHANGELOG.md,CITATION.cff,CONTRIBUTING.md,SECURITY.md,LICENSE,examples} "$site/pages/"
 ln -s "$PWD"/docs/* "$build/tools/manual/pages/cli.md" "$site/pages/docs/"
 ln -s "$PWD/tests/faults.md" "$site/pages/tests/"
 ln -s "$PWD/tools/site/python" "$site/pages/reference/python"

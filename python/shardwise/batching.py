@@ -1,4 +1,4 @@
-"""How a Loader makes batches: of similar length, and mixed."""
+"""Options of a Loader for its batches: ByLength groups samples by length, Mixup mixes images."""
 
 from __future__ import annotations
 

@@ -137,7 +137,19 @@ def warn_of_lost_options(path: str) -> None:
     )
 
 
+def warn_of_cut_shards(shards: Sequence[str], stacklevel: int) -> None:
+    """Warns of shards that may lack samples, because they lack the end of a tar archive."""
+    if shards:
+        more = f" and {len(shards) - 3} more" if len(shards) > 3 else ""
+        warnings.warn(
+            "shards without an end-of-archive marker may be truncated between two members: "
+            f"{', '.join(map(repr, shards[:3]))}{more}; compare their sizes with the originals",
+            stacklevel=stacklevel + 1,
+        )
+
+
 def _warned(report: BuildReport) -> BuildReport:
+    warn_of_cut_shards(report.without_end_marker, 3)
     counts = report.without_value.items()
     warn_of_empty([name for name, count in counts if 0 < count == report.num_samples], 3)
     return report

@@ -292,7 +292,7 @@ def _media() -> ModuleType:
     except ModuleNotFoundError:
         raise Unsupported(
             "this package was built without FFmpeg, which columns of videos and sounds need; "
-            "build shardwise where FFmpeg's libraries are installed"
+            "install shardwise[video], or build shardwise where FFmpeg's libraries are installed"
         ) from None
 
 

@@ -146,14 +146,15 @@ Mapping.register(DeviceBatch)
 
 
 class _Copies:
-    """Batches that a device may still read: each stays until its copies are done."""
+    """Keeps batches that a device may still read, each until its copies are done."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._in_flight: deque[tuple[Any, Batch]] = deque()
 
     def keep(self, done: Any, batch: Batch) -> None:
-        """Keeps a batch until the event ``done`` has come. Lets go of earlier ones."""
+        """Keeps a batch until the event ``done`` has occurred. Frees earlier batches whose copies
+        are done."""
         with self._lock:
             while self._in_flight and self._in_flight[0][0].query():
                 self._in_flight.popleft()
@@ -179,7 +180,7 @@ _copies: dict[Any, _Copies] = {}  # by device
 
 
 def _keep(batch: Batch, device: Any) -> None:
-    """Keeps a batch until the copies to a device are done that were begun before."""
+    """Keeps a batch until the device has finished all copies that were begun before this call."""
     streams = _streams(device)
     if streams is not None:
         done = streams.Event()

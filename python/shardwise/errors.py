@@ -33,7 +33,7 @@ class Io(Error, OSError):
 
 
 class NoSpace(Io):
-    """The disk, a quota or a limit on file sizes is full."""
+    """The disk is full, or a quota or a limit on file sizes is reached."""
 
 
 class CorruptShard(Error):

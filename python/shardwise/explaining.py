@@ -119,14 +119,14 @@ def steps_in(batches: list[tuple[int, list[int], str]], data: Any) -> list[StepS
 
 
 def deliveries_in(when: Callable[[int], Any], data: Any, sample_or_key: Any) -> list[Delivery]:
-    """All deliveries of a sample, as the function `when` finds them."""
+    """The deliveries that `when` returns for the number of this sample."""
     return [Delivery(*found) for found in when(_number_of(data, sample_or_key))]
 
 
 def deliveries_of(
     sampler: _core.Sampler, data: Any, sample_or_key: Any, rule: _Rule
 ) -> list[Delivery]:
-    """All deliveries of a sample from where a sampler begins."""
+    """All deliveries of a sample, counted from the position at which a sampler begins."""
     number = _number_of(data, sample_or_key)
     return [Delivery(*found) for found in _core.when_sample(sampler, number, *rule)]
 
@@ -175,7 +175,7 @@ def explain(
 ) -> list[StepSample]:
     """The samples that each rank has in one step of an epoch, without reading any of them.
 
-    data, order, batch_size=1, global_batch_size=0, world_size=1, replicas=1: as of a Sampler.
+    data, order, batch_size=1, global_batch_size=0, world_size=1, replicas=1: as for a Sampler.
     state: a token, or a state_dict(): steps count from there. epoch: by default that of the state,
         or 0.
 

@@ -133,8 +133,8 @@ class Loader:
         ahead at the same time into the data set's cache.
     memory: allocates the memory of batches: a function that takes a number of bytes and returns an
         object with data_ptr(), e.g. torch_memory(); by default the C++ library allocates.
-    arrays: what ``batch[name]`` and the values of a batch are: "numpy" arrays or "torch" tensors, as
-        frameworks expect them that own the loop. Both share the batch's memory.
+    arrays: what ``batch[name]`` and the values of a batch are: "numpy" arrays or "torch" tensors,
+        as frameworks expect them that own the loop. Both share the batch's memory.
     ranks: how the ranks of a run agree: ranks.torch_ranks(), or a ranks.Reducer. Every rank gives
         the same data and options, except threads, prefetch, max_bytes_ahead, fetch_threads and
         memory. "auto" means ranks.torch_ranks() if torch.distributed is initialised: then every
@@ -285,7 +285,7 @@ class Loader:
 
     @property
     def _rows_of_step(self) -> int:
-        """Rows of a whole batch of this rank, at most."""
+        """The number of rows of a full batch of this rank."""
         batch_size, global_batch_size, replicas = self._step_size
         shares = max(self._world_size // replicas, 1)
         return -(-global_batch_size // shares) if global_batch_size else batch_size
@@ -383,10 +383,10 @@ class Loader:
         self.close()
 
     def trace(self, path: Union[str, os.PathLike[str]]) -> Trace:
-        """A ``with`` block whose time line is written to a file, in Chrome's trace format: waits for
-        batches, and planning, loading and collating of batches by each thread. chrome://tracing and
-        Perfetto show it. It keeps the last 100,000 events. ``shardwise epoch --trace`` writes the
-        same.
+        """A ``with`` block whose time line is written to a file, in Chrome's trace format: waits
+        for batches, and planning, loading and collating of batches by each thread. chrome://tracing
+        and Perfetto show it. It keeps the last 100,000 events. ``shardwise epoch --trace`` writes
+        the same.
 
         torch.profiler marks each next() as "shardwise.Loader.next"."""
         from .tracing import Trace
@@ -441,7 +441,7 @@ class Loader:
         self._taken_before = taken if is_within else 0
 
     def _sampler(self) -> _core.Sampler:
-        """A sampler of this loader's epoch, from where the loader began."""
+        """A sampler of this loader's epoch, at the position at which the loader began."""
         batch_size, global_batch_size, replicas = self._step_size
         sampler = _core.Sampler(
             self.data,

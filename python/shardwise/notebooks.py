@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _core
 
-_MOST_BYTES = 4 << 20  # of a picture, which the notebook's file keeps
+_MOST_BYTES = 4 << 20  # limit for a picture, because the notebook's file stores it
 _MOST_TEXT = 300
 
 _PICTURES = {
@@ -19,7 +19,7 @@ _PICTURES = {
 
 
 def _picture(data: bytes) -> str:
-    """An HTML image of a picture that browsers show; "" of other data."""
+    """Returns an <img> tag for a picture that browsers can show, and "" for other data."""
     for start, kind in _PICTURES.items():
         if data.startswith(start) and (kind != "webp" or data[8:12] == b"WEBP"):
             text = base64.b64encode(data).decode()
@@ -43,7 +43,7 @@ def _escaped(text: Any) -> str:
 
 
 def html_of_sample(sample: _core.Sample) -> str:
-    """A table of a sample's fields, with its pictures and the begin of its texts."""
+    """An HTML table of a sample's fields, with its pictures and the beginnings of its texts."""
     rows = "".join(
         f"<tr><td>{_escaped(field)}</td><td>{sample[field].nbytes} bytes</td>"
         f'<td style="text-align: left">{_shown(sample, field)}</td></tr>'

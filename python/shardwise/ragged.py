@@ -38,11 +38,11 @@ class Ragged:
         values = self.values[int(self.offsets[place]) : int(self.offsets[place + 1])]
         return values.reshape(tuple(int(side) for side in self.shapes[place]))
 
-    # No __iter__(): Python iterates by __getitem__(). Lightning looks into each Iterable for the size
-    # of the batch, and would take the length of the first row.
+    # No __iter__(): Python iterates by __getitem__(). Lightning looks into each Iterable for the
+    # size of the batch, and would take the length of the first row.
 
     def _each(self, change: Callable[[Any], Any]) -> Ragged:
-        """The same rows, with change(tensor) of values, offsets and shapes."""
+        """The same rows, with change() applied to values, offsets and shapes."""
         import torch
 
         return Ragged(*(change(torch.as_tensor(getattr(self, name))) for name in self.__slots__))

@@ -86,8 +86,8 @@ def _local_ranks(dist: Any, group: Any, rank: int, world_size: int) -> tuple[int
 def torch_ranks(group: Any = None, *, device: Any = None) -> Reducer:
     """The ranks of a process group of torch.distributed, by default of the whole world.
 
-    group: as torch.distributed takes it. The loader sends few words, so a gloo group beside one of
-        NCCL keeps them off the GPU. device: of the summed tensors; by default the current GPU for
+    group: as torch.distributed takes it. The loader sends few words. A separate gloo group, in
+        addition to the NCCL group, keeps them off the GPU. device: of the summed tensors; by default the current GPU for
         NCCL, else the CPU.
 
     Collective: every rank of the group calls it. Raises InvalidArgument if torch.distributed is not

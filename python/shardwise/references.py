@@ -102,7 +102,7 @@ def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
 
 
 def forget() -> None:
-    """Later references open their indexes again."""
+    """Makes later references open their indexes again."""
     with _lock:
         _opened.clear()
         _kept.clear()
@@ -120,7 +120,8 @@ def packed_steps(
     data: _core.Dataset, steps: tuple[Any, ...], protocol: int
 ) -> tuple[Any, ...]:
     """The steps of the view `data`. A condition becomes the samples for which it is true, unless
-    they are too many or `data` is a join. Numbers are out of band if the protocol allows it."""
+    they are too many or `data` is a join. If the protocol allows it, the numbers are pickled out of
+    band."""
     kinds = {step[0] for step in steps}
     if "where" in kinds and "join" not in kinds and len(data) <= _MAX_PACKED_SAMPLES:
         view: Any = data  # the stub has no private methods
@@ -154,7 +155,8 @@ def _taken(data: _core.Dataset, step: tuple[Any, ...]) -> _core.Dataset:
 def _identity(
     base: _core.Dataset, fingerprint: str, steps: tuple[Any, ...], bases: list[_core.Dataset]
 ) -> tuple[Any, ...]:
-    """Equal for equal joins of the same opened indexes. Valid while all of `bases` live."""
+    """Returns a value that identifies a join of opened indexes. It is valid while all of `bases`
+    live."""
     bases.append(base)
     joins = []
     for step in steps:

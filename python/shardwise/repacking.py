@@ -23,7 +23,7 @@ from .writing import key_and_fields
 _NO_LIMIT = 2**64 - 1
 _RESULTS = "return a dict of fields, several dicts, or None"
 
-# Returns the fields of a new sample, those of several, or None to leave the sample out.
+# Returns a dict of fields for a new sample, several such dicts, or None to leave the sample out.
 Change = Callable[[_core.Sample], "Mapping[str, Any] | Iterable[Mapping[str, Any]] | None"]
 
 
@@ -175,7 +175,9 @@ def repack(
     }
     if function is None:
         if encoders is not None:
-            raise InvalidArgument("encoders need a function, which gives values to encode")
+            raise InvalidArgument(
+                "encoders= is given without a function; give the function whose values are encoded"
+            )
         return RepackReport(*_core.repack(data, folder, progress=progress, **options))
     names = [_name_of(function)]
     names += [f"{kind}={_name_of(encode)}" for kind, encode in sorted((encoders or {}).items())]

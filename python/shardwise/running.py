@@ -1,4 +1,4 @@
-"""Packages of shardwise in the place of the ones that programs import."""
+"""Replaces packages that programs import by packages of shardwise with the same interface."""
 
 from __future__ import annotations
 

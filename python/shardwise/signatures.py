@@ -25,7 +25,7 @@ def signature_of(method: Any) -> Any:
 
 
 class ClassSignature:
-    """Makes the signature of a class when it is looked at."""
+    """Makes the signature of a class at the first access."""
 
     def __get__(self, instance: object, owner: Any) -> Any:
         return signature_of(owner.__init__)

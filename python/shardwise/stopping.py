@@ -38,7 +38,7 @@ class EarlyStop:
 
     patience: figures without improvement before it stops. min_delta: the smallest change that
         counts as an improvement. NaN is no improvement.
-    ranks: as of a Loader; looked up at the first figure. Rank 0's figure decides for all ranks, so
+    ranks: as for a Loader; looked up at the first figure. Rank 0's figure decides for all ranks, so
         no rank stops alone if figures differ in the last bit.
 
     >>> stop = shardwise.EarlyStop(patience=2, lower_is_better=True)
@@ -122,7 +122,7 @@ class StopGuard:
         SIGTERM, more than a second after the first, acts as it would without the guard.
     max_time: seconds after which the ranks stop, counted from construction; 0 means never. The
         first rank whose time is over decides.
-    ranks: as of a Loader; looked up at the first should_stop(). every: calls of should_stop() from
+    ranks: as for a Loader; looked up at the first should_stop(). every: calls of should_stop() from
         one all-reduce to the next.
 
     Effects: the ``with`` block installs handlers for the signals, which only set flags, and
@@ -153,7 +153,8 @@ class StopGuard:
         self.reason = ""
         """Why all ranks stop, e.g. "SIGTERM"; "" if they go on. Equal on all ranks."""
         self.exit_code = 0
-        """128 plus the number of the signal on which the ranks stop, otherwise 0; for sys.exit()."""
+        """128 plus the number of the signal on which the ranks stop, otherwise 0; for
+        sys.exit()."""
 
     def __enter__(self) -> StopGuard:
         if self._former:

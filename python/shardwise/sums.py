@@ -78,7 +78,7 @@ class ExactMean:
     def reduce(self, ranks: Union[Reducer, str, None] = "auto") -> Mean:
         """The mean of all values of all ranks. Every rank calls it. Cost: one small all-reduce.
 
-        ranks: as of a Loader.
+        ranks: as for a Loader.
         """
         words = reducer_of(ranks).all_reduce_sum(self._words())
         return _mean_of(words)

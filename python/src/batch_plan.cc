@@ -118,11 +118,12 @@ ResumeToken BatchPlan::token_after(const Sampler& sampler, std::uint64_t num_bat
   const std::uint64_t ranks = sampler.world_size() / sampler.replicas();
   if (any_splits_ && num_batches + 1 == count_) {
     if (sampler.order().balance_bytes || std::holds_alternative<Wids>(sampler.order().kind)) {
-      throw InvalidArgument("no token exists before the last step",
-                            "epoch " + std::to_string(sampler.epoch()) + ", after " +
-                                std::to_string(num_batches) + " batches",
-                            "with balance_bytes, and in the order of wids, take the token a step "
-                            "earlier or at the end");
+      throw InvalidArgument(
+          "a token cannot be taken before the last step of an epoch with "
+          "balance_bytes or in the order of wids",
+          "epoch " + std::to_string(sampler.epoch()) + ", after " + std::to_string(num_batches) +
+              " batches",
+          "take the token one step earlier, or at the end of the epoch");
     }
     return Access::token_at(sampler, all - ranks);
   }

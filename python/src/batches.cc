@@ -106,7 +106,7 @@ nb::object column(const Batch::Array& array) {
   return array.is_ragged() ? ragged<Framework>(array) : over<Framework>(array, array.shape());
 }
 
-/// Returns a column as the batch's loader gives columns.
+/// Returns a column as NumPy arrays or torch tensors, as the loader's option `arrays` says.
 nb::object value_of(const BatchObject& self, const Batch::Array& array) {
   return self.gives_torch ? column<nb::pytorch>(array) : column<nb::numpy>(array);
 }
@@ -160,7 +160,7 @@ nb::dict tensors(const BatchObject& self) {
   return all;
 }
 
-/// Returns the dict of a mapping's type(batch)(columns).
+/// Returns a dict, for frameworks that rebuild a mapping by type(batch)(columns).
 nb::object rebuilt(nb::handle columns) {
   return nb::module_::import_("builtins").attr("dict")(columns);
 }

@@ -80,7 +80,7 @@ std::function<std::string(const std::string&)> resolver_of(Kept function) {
     if (!has_returned) throw_raised();
     if (found) return *std::move(found);
     throw InvalidArgument("the function resolve= did not return a URL",
-                          "for " + in_quotes(redacted_url(url)) + ", but " + type + "",
+                          type + " for " + in_quotes(redacted_url(url)),
                           "return an absolute URL as a str, e.g. the URL that was given");
   };
 }

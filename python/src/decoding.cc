@@ -42,7 +42,8 @@ nb::object decode_image(nb::handle data, nb::handle decoding) {
     detail::decode_rgb(buffer.bytes(), request, *image);
   } catch (const detail::DecodeFailure& failure) {
     throw BadField("cannot decode the bytes as an image (" + escaped(failure.what()) + ")",
-                   std::to_string(buffer.bytes().size()) + " bytes", "");
+                   std::to_string(buffer.bytes().size()) + " bytes",
+                   "give the complete bytes of an image file");
   }
   detail::RgbImage& pixels = *image;
   const nb::capsule owner(image.release(),
@@ -52,7 +53,8 @@ nb::object decode_image(nb::handle data, nb::handle decoding) {
       .cast();
 }
 
-/// The given columns over a dataset or mixture. With None, each sample's fields by their kinds.
+/// Decodes samples of a dataset or mixture to rows of the given columns. Without columns, decodes
+/// all fields of a sample by their kinds.
 class RowDecoder {
  public:
   RowDecoder(nb::handle data, nb::handle columns) {

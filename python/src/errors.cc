@@ -34,7 +34,8 @@ void set_error(const Error& error) noexcept {
   call_python([&] {
     PyObject* const type = class_of(error_code_name(error.code()));
     if (type == nullptr) return;
-    // Texts escape all names, so only the operating system's messages may be not ASCII.
+    // Texts escape all names, so only messages of the operating system can contain other characters
+    // than ASCII.
     PyObject* const message =
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
     if (message != nullptr) PyErr_SetObject(type, message);

@@ -50,7 +50,8 @@ std::vector<RankSamples> explain_lists(const Sampler& sampler, std::uint64_t ste
       "the epoch has " + std::to_string(most) + " steps, numbered from 0; give a smaller step");
 }
 
-/// Moves the deliveries of a sample from the sampler's own steps to lists of Sampler.batches().
+/// Converts the step and place of each delivery from the sampler's own steps to the lists of
+/// Sampler.batches().
 std::vector<Time> times_in_lists(const Sampler& sampler, const std::vector<Time>& times,
                                  const BatchRule& rule) {
   std::vector<Time> all;

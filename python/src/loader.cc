@@ -167,8 +167,8 @@ class [[nodiscard]] Use {
     if (is_foreign_thread()) {
       throw Error(ErrorCode::kUnsupported, "a loader cannot be used from the function of a column",
                   "",
-                  "read a Dataset in the function; of a loader, call only stop(), stats() and "
-                  "summary()");
+                  "read a Dataset in the function instead; stop(), stats() and summary() of a "
+                  "loader may be called");
     }
     if (object.in_use_.exchange(true)) {
       throw Error(ErrorCode::kUnsupported, "the loader is already in use",

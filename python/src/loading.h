@@ -29,8 +29,8 @@ std::shared_ptr<Reducer> python_reducer(nanobind::handle ranks);
 /// REQUIRES: the GIL.
 std::shared_ptr<std::pmr::memory_resource> python_memory(nanobind::handle allocate);
 
-/// Converts the only row of a batch of one row: to str, bytes or a parsed value by `content`,
-/// otherwise to a NumPy array over the batch's memory, or to a number if the row is one.
+/// Converts the row of a batch of one row. The `content` decides whether the result is a str, bytes
+/// or a parsed value. Other rows become a number, or a NumPy array over the batch's memory.
 nanobind::object only_row(const Batch::Array& array, detail::ColumnMaker::Content content);
 
 void add_batches(nanobind::module_& module);

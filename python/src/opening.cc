@@ -60,8 +60,10 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
     options.index_cache.build.content.columns.push_back(parse_column(column));
   }
   std::vector<std::string> empty;  // columns of the new index for which no sample has a value
+  std::vector<std::string> cut;    // shards of the new index without an end-of-archive marker
   options.index_cache.on_built = [&](const std::string&, const SourceList&,
                                      const BuildReport& report) {
+    cut = report.without_end_marker;
     for (std::size_t i = 0; i < report.without_value.size(); ++i) {
       const bool is_empty =
           report.without_value[i] > 0 && report.without_value[i] == report.summary.num_samples;
@@ -95,6 +97,11 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   }
   if (!unreached.empty()) {
     nb::module_::import_("warnings").attr("warn")(unreached, "stacklevel"_a = 3);
+  }
+  if (!cut.empty()) {
+    nb::list names;
+    for (const std::string& shard : cut) names.append(name_object(shard));
+    nb::module_::import_("shardwise.building").attr("warn_of_cut_shards")(names, 4);
   }
   if (!empty.empty()) {
     nb::list names;

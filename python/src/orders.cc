@@ -60,8 +60,7 @@ void take(std::string_view option, nb::handle value, Value& to) {
     to = *choice;
   } else if constexpr (std::is_same_v<Value, SkipList>) {
     for (const std::uint64_t sample : plain_numbers(value)) to.add_sample(sample);
-  } else if constexpr (!HasPythonType<Value>) {  // ignore the kind, and options that only mix()
-                                                 // sets
+  } else if constexpr (!HasPythonType<Value>) {  // the kind, and what only mix() sets
   } else if (!nb::try_cast(value, to)) {
     refuse(python_type<Value>());
   }
@@ -168,6 +167,36 @@ std::string words() {
     text += std::string(option.name) + ": " + option.words + ".\n";
   }
   return text;
+}
+
+/// Returns (name, option, description, Python type, choices) of each option that the command line
+/// has.
+nb::list command_line_options() {
+  nb::list all;
+  std::set<std::string_view> known;
+  const auto add = [&]<class Owner, class Value>(const detail::Field<Owner, Value>& field,
+                                                 std::string_view words) {
+    if constexpr (HasPythonType<Value> && !std::is_same_v<Value, SkipList>) {
+      if (field.text.option.empty() || !known.insert(field.name).second) return;
+      nb::list names;
+      if constexpr (detail::Choice<Value>) {
+        for (const std::string_view name : choices(std::type_identity<Value>())) {
+          names.append(std::string(name));
+        }
+      }
+      all.append(nb::make_tuple(std::string(field.name), std::string(field.text.option),
+                                std::string(words), python_type<Value>(), names));
+    }
+  };
+  detail::visit_fields<Order>([&](const auto& field) { add(field, field.text.words); });
+  const std::vector<detail::KindOption> of_kinds = detail::kind_options();
+  detail::visit_kinds([&]<class Kind>() {
+    detail::visit_fields<Kind>([&](const auto& field) {
+      const auto found = std::ranges::find(of_kinds, field.name, &detail::KindOption::name);
+      add(field, found == of_kinds.end() ? field.text.words : std::string_view(found->words));
+    });
+  });
+  return all;
 }
 
 std::string shown_in_python(const Order& order) {
@@ -290,6 +319,10 @@ void add_orders(nb::module_& module) {
             new (&self) Order(nb::cast<const Order&>(made));
           },
           nb::sig("def __setstate__(self, state: dict[str, typing.Any], /) -> None"));
+  module.def(
+      "order_options", &command_line_options,
+      nb::sig("def order_options() -> list[tuple[str, str, str, str, list[str]]]"),
+      "The options of an order on the command line: name, option, description, type, choices.");
   module.def(
       "progress_of",
       [](const std::string& token) {

@@ -68,7 +68,7 @@ class PythonReducer final : public Reducer {
       const nb::object sums = ranks_.attr("all_reduce_sum")(own);
       const std::size_t size = nb::len(sums);
       if (size != words.size()) {
-        throw Error(ErrorCode::kDistributed, "a sum over all ranks has another length",
+        throw Error(ErrorCode::kDistributed, "all_reduce_sum() returned a list of another length",
                     std::to_string(size) + " numbers instead of " + std::to_string(words.size()),
                     "make all_reduce_sum() return one sum per number, and call it on every rank");
       }
@@ -93,14 +93,14 @@ void require_room(nb::handle made, std::size_t size) {
   const auto given = nb::getattr(made, "nbytes", nb::int_(size));
   std::size_t num_bytes = 0;
   if (!nb::try_cast(given, num_bytes) || num_bytes < size) {
-    throw InvalidArgument("memory of a batch is too small",
+    throw InvalidArgument("the memory for a batch is too small",
                           std::to_string(num_bytes) + " bytes instead of " + std::to_string(size),
                           "make memory= return at least as many bytes as it is asked for");
   }
   const nb::object device = nb::getattr(made, "device", nb::str("cpu"));  // a str in NumPy
   const auto kind = nb::cast<std::string>(nb::str(nb::getattr(device, "type", device)));
   if (kind == "cpu") return;
-  throw InvalidArgument("memory of a batch is on the device " + kind, "",
+  throw InvalidArgument("the memory for a batch is on the device " + kind, "",
                         "make memory= return CPU memory, pinned for copies to a GPU");
 }
 
@@ -119,11 +119,11 @@ class PythonMemory final : public std::pmr::memory_resource {
       block = keep(std::move(made));
     });
     if (memory == nullptr) {
-      throw InvalidArgument("memory of a batch has no address", "",
+      throw InvalidArgument("the memory for a batch has no address", "",
                             "make memory= return CPU memory, e.g. of torch.empty()");
     }
     if (reinterpret_cast<std::uintptr_t>(memory) % alignment != 0) {
-      throw InvalidArgument("memory of a batch is not aligned", "",
+      throw InvalidArgument("the memory for a batch is not aligned", "",
                             "make memory= return addresses that are multiples of " +
                                 std::to_string(alignment) + " bytes, e.g. of torch.empty()");
     }

@@ -170,12 +170,12 @@ nb::object as_array(nb::handle object, DType dtype) {
   }
   const std::string given = nb::cast<std::string>(nb::type_name(object.type()));
   if (object.is_none()) {
-    throw InvalidArgument("a function returned no array", given,
+    throw InvalidArgument("a function of a column did not return an array", given,
                           "return an array, bytes, or numbers");
   }
   if (dtype == DType::kBFloat16) {
     throw InvalidArgument(
-        "a function returned no bfloat16", given,
+        "a function of a column did not return bfloat16", given,
         "return a torch tensor, the bits as uint16, or bytes, because NumPy lacks bfloat16");
   }
   const nb::object own = numpy.attr("asarray")(object);

@@ -106,7 +106,7 @@ void detail::throw_errno(int errno_value, std::string_view action, std::string_v
     case ENOENT:
       // Only such an action fails because of the file itself; others miss its folder, too.
       if (what == "cannot access" || what == "cannot open")
-        throw NotFound("no such file", where, "");
+        throw NotFound("no such file", where, "check the path");
       [[fallthrough]];
     case ENOTDIR:
       throw NotFound(what, where + " (" + reason + ")", "check the path");

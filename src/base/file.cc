@@ -303,6 +303,15 @@ bool File::has_name() const {
   return st.st_nlink != 0;
 }
 
+bool File::has_path() const {
+  struct stat named {};
+  struct stat open {};
+  if (retry_eintr([&] { return ::fstat(fd_, &open); }) != 0)
+    throw_errno(errno, "cannot access", path_);
+  return retry_eintr([&] { return ::stat(c_path(path_), &named); }) == 0 &&
+         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
 void File::close() noexcept {
   if (fd_ < 0) return;
   if (stays_with_process_) {

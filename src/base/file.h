@@ -105,6 +105,8 @@ class SHARDWISE_EXPORT File {
   void reserve(std::uint64_t size_bytes);
   /// False if the file was unlinked after it was opened.
   bool has_name() const;
+  /// False if its path now names another file, or none.
+  bool has_path() const;
   void close() noexcept;
 
  private:

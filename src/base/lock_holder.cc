@@ -60,7 +60,7 @@ LockHolder holder_of(const fs::path& process) {
 
 std::string LockHolder::text() const {
   return "process " + std::to_string(process) + " (" + escaped(program) + ")" +
-         (is_stopped ? ", which is stopped" : "");
+         (is_stopped ? ", which is suspended" : "");
 }
 
 std::multimap<std::string, std::int64_t> processes_with_files_in(const std::string& folder) {

@@ -45,7 +45,7 @@ struct LockHolder {
   std::string program;      ///< the system's name of the program, at most 15 bytes
   bool is_stopped = false;  ///< true if a signal or a debugger stopped it
 
-  /// Returns e.g. "process 17 (python3)". The text also states whether the process is stopped.
+  /// Returns e.g. "process 17 (python3)". The text also states whether the process is suspended.
   SHARDWISE_EXPORT std::string text() const;
 };
 

@@ -181,7 +181,7 @@ constexpr SigningScheme kSigningSchemes[] = {
     {"signature key-pair-id", "signature key-pair-id expires policy x-amz-security-token"},
     {"signature keyname expires", "signature keyname expires urlprefix"},
     {"signature ossaccesskeyid", "signature ossaccesskeyid expires security-token"},
-    // The list is not x-oss-*, because e.g. x-oss-process selects another content.
+    // The list is not x-oss-*, because e.g. x-oss-process selects other content.
     {"x-oss-signature",
      "x-oss-signature x-oss-signature-version x-oss-credential x-oss-access-key-id x-oss-date "
      "x-oss-expires x-oss-additional-headers x-oss-security-token"},

@@ -253,8 +253,8 @@ std::vector<CacheCounts> simulate_cache(std::span<const EpochSchedule> epochs,
 std::uint64_t smallest_budget_without_refetch(std::span<const EpochSchedule> epochs,
                                               std::span<const std::uint64_t> sizes_bytes) {
   check(sizes_bytes.size(), epochs);
-  // (slot, bytes) of each shard's first use, which are in order, and of the end of its last use,
-  // which are nearly in order.
+  // Pairs (slot, bytes). `begins` has the first use of each shard, sorted by slot. `ends` has the
+  // end of each shard's last use, nearly sorted.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> begins;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;
   std::vector<std::uint32_t> uses_left(sizes_bytes.size());

@@ -57,7 +57,7 @@ class NextUseIndex {
 ///
 /// * At each slot where uses begin, uses of cached shards are served first. The other shards are
 ///   then fetched, in the order of their numbers.
-/// * A shard is in use from the begin of its use until its end, and is not evicted in between.
+/// * A shard is in use from the beginning to the end of its use, and is not evicted in between.
 /// * As in the real cache, choose_victims() chooses the victims, from what is known at this slot.
 /// * If evicting all idle shards would not make enough room, nothing is evicted. The fetched shard
 ///   then bypasses the cache: it counts as a fetch, and its next use counts as another fetch.

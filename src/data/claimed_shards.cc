@@ -53,7 +53,7 @@ void require_plain(const std::string& path, const std::string& url) {
   const Compression compression = shard_compression({first, size});
   if (compression == Compression::kNone) return;
   throw Unsupported("the shard is compressed (" + std::string(compression_name(compression)) +
-                        "), and only an index knows where its members are",
+                        "), and reading it needs an index",
                     in_quotes(redacted_url(url)), index_descriptor_remedy());
 }
 

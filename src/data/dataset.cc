@@ -65,8 +65,8 @@ detail::MetadataColumn column_of(const Index& index, const std::string& name) {
                                : "its columns are " + names);
 }
 
-/// Returns the joined dataset that has the metadata column, because no dataset before it has it;
-/// null if it is the first dataset, or none.
+/// Returns the first joined dataset that has the metadata column. Returns null if the main dataset
+/// has the column, or if no dataset has it.
 const detail::JoinSide* side_of_column(const Dataset& data, const std::string& name) {
   if (detail::find_metadata_column(data.index(), name)) return nullptr;
   for (const auto& side : DatasetAccess::joins(data)) {

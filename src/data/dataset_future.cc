@@ -14,7 +14,7 @@ NextUseOf Dataset::Impl::next_use_of(std::uint64_t number) {
     return [known, number](const std::string& name) { return known->next_use_for(number, name); };
   }
   if (cache->is_read_only()) return nullptr;
-  // This dataset's future uses are unknown, so only the uses posted by other users decide.
+  // This dataset's future uses are unknown. Only the uses that other users have posted decide.
   return
       [user = require_unknown_user()](const std::string& name) { return user->joint({}, name, 0); };
 }

@@ -66,7 +66,7 @@ void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
   for (const std::uint64_t size : shards.sizes_bytes) total += size;
   const Order& order = sampler.order();
   throw Unsupported(
-      "cannot plan fetches, because this order does not fix in advance when each shard is needed",
+      "cannot plan fetches, because it is unknown in advance when this order needs each shard",
       "the " + std::string(name_of(order.kind)) + " sampler" +
           (order.balance_bytes ? ", balancing bytes over several nodes" : ""),
       "choose chunked with larger chunks, sharded, sequential or wids, or a cache that holds all "

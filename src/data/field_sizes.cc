@@ -63,7 +63,7 @@ class FieldSizes::Shards {
     slots_.fill(kNone);
   }
 
-  /// Returns the number of the entry for the shard of a sample.
+  /// Returns the number of the entry for the shard that has this sample.
   std::uint32_t find(std::uint64_t number) {
     const std::uint64_t shard = finder_.shard_of(number);
     std::uint32_t& slot = slots_[shard % slots_.size()];

@@ -226,7 +226,8 @@ void refuse_repeated_keys(const Dataset& data) {
       "key " + in_quotes(detail::key_of_sample(data.index(), first)) + ", samples " +
           std::to_string(first) + " and " + std::to_string(second) + " of " +
           in_quotes(data.index().path()),
-      "join a view with one sample of each key, or make it the first dataset: its keys may repeat");
+      "join a view with one sample of each key, or swap the datasets, because only the keys of the "
+      "second one must be unique");
 }
 
 /// Inserts the suffix before the last ending of a field's name.

@@ -15,7 +15,7 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
 
-// A join is a dataset, the first, with other datasets beside it. The first dataset has the
+// A join consists of a first dataset and of other datasets. The first dataset has the
 // numbering. A table gives for each of its samples the number of the matching sample in `other`:
 //
 //     first        0   1   2   3   4        numbers in the index of the first dataset
@@ -46,7 +46,7 @@ class SHARDWISE_EXPORT SampleMatches {
     const std::uint64_t found = is_wide_ ? wide()[number] : narrow()[number];
     return found == 0 ? std::nullopt : std::optional(found - 1);
   }
-  /// The entry of a sample, to prefetch it.
+  /// Returns the address of a sample's entry, for the caller to prefetch.
   [[nodiscard]] const void* entry(std::uint64_t number) const noexcept {
     return is_wide_ ? static_cast<const void*>(wide() + number) : narrow() + number;
   }
@@ -90,9 +90,9 @@ struct JoinSide {
 /// Which shards of a joined dataset each shard of the first dataset needs.
 class SHARDWISE_EXPORT ShardsMet {
  public:
-  /// Returns the uses of the joined dataset's shards, from those of the first dataset's shards. A
-  /// shard is needed while a shard that needs it is needed. Returns nullopt if too many shards are
-  /// needed at a time for this to be of use.
+  /// Returns the uses of the joined dataset's shards, given the uses of the first dataset's shards.
+  /// A joined shard is in use while any shard of the first dataset that needs it is in use. Returns
+  /// nullopt if a use in `first` needs more than 8 joined shards on average.
   [[nodiscard]] std::optional<EpochSchedule> uses(const EpochSchedule& first) const;
 
  private:

@@ -34,9 +34,9 @@ void require_no_index_needed(const std::string& descriptor, const Dataset::Optio
            "give a cache (" + spelled("Dataset::Options::cache") + ")");
   }
   if (options.access == Dataset::Access::kRange) {
-    refuse("only an index knows where single samples are",
-           "choose another access (" + spelled("Dataset::Access::kMap") + "), or " +
-               index_descriptor_remedy());
+    refuse("fetching single samples needs an index", "choose another access (" +
+                                                         spelled("Dataset::Access::kMap") +
+                                                         "), or " + index_descriptor_remedy());
   }
   if (!options.root.empty()) {
     refuse("the shards are remote, but a root was given",

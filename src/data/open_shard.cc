@@ -90,7 +90,7 @@ void require_copy(const Index& index, const Index::Shard& info, const std::strin
 void require_known_ranges(const Index& index, const Index::Shard& info) {
   if (!info.validator.empty() || index.content().hashes) return;
   throw Unsupported(
-      "cannot check single samples against the index: it has no hashes, and no version of the "
+      "cannot check single samples, because the index has neither hashes nor a version of the "
       "shard (ETag or Last-Modified)",
       in_quotes(redacted_url(info.path)),
       "give a cache (" + spelled("Dataset::Options::cache") +

@@ -16,8 +16,8 @@ std::optional<Sample> RangeAhead::take(std::span<const std::uint64_t> coming) {
   if (!arrived_.contains(number)) {
     auto& impl = DatasetAccess::impl(data_);
     if (coming.size() == 1 || !impl.is_ranged(data_.index().shard_of(number))) return std::nullopt;
-    // The caller reads a sample that did not arrive, and waits until that works. Then the next
-    // fetch may work for other missing samples.
+    // This sample was requested by the last fetch, but did not arrive. The caller now reads it
+    // alone. Forget the other missing samples, so that the next fetch requests them again.
     if (requested_.contains(number)) {
       requested_.clear();
       return std::nullopt;

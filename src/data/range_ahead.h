@@ -23,7 +23,7 @@ namespace shardwise::detail {
 /// Threads: one.
 class SHARDWISE_EXPORT RangeAhead {
  public:
-  /// Limits of what is fetched at once.
+  /// Limits for the samples that are fetched together.
   static constexpr std::size_t kMaxSamples = 512;
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
 

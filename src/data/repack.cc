@@ -198,11 +198,12 @@ struct Repacking::Impl {
       // The file is new, or a call was killed that had removed only some of these shards.
       require_none(there);
     } else if (earlier != text) {
-      throw InvalidArgument("an interrupted call with other data or options used the folder",
-                            in_quotes(directory),
-                            "repeat that call to finish it, choose another folder, or begin again "
-                            "with " +
-                                spelled("Repacking::Options::restart"));
+      throw InvalidArgument(
+          "the folder has files of an interrupted call with other data or options",
+          in_quotes(directory),
+          "repeat that call to finish it, choose another folder, or begin again "
+          "with " +
+              spelled("Repacking::Options::restart"));
     }
     if (options.restart || earlier.empty()) write_plan(text);
     SHARDWISE_FAULT_POINT("repack.planned");

@@ -165,7 +165,8 @@ void Sample::throw_missing(std::string_view field) const {
     const std::string_view name = field.substr(1);
     throw NotFound("no field " + in_quotes(field), describe(),
                    "write names of fields without the leading dot: " +
-                       (contains(name) ? "use \"" + escaped(name) + "\"" : "they are " + fields));
+                       (contains(name) ? "use \"" + escaped(name) + "\""
+                                       : "the sample's fields are " + fields));
   }
   throw NotFound("no field " + in_quotes(field), describe(), "its fields are " + fields);
 }
@@ -214,7 +215,7 @@ std::int64_t Sample::integer_of(std::size_t member, std::string_view field) cons
   if (!own_) require_unchanged_map(member);
   throw BadField(
       "the field " + in_quotes(field) + " is not an integer: " + in_quotes(bytes.substr(0, 40)),
-      describe(), "name a field of integers, or mend the shard");
+      describe(), "name a field of integers, or repair the shard");
 }
 
 std::string Sample::copy(std::string_view field) const { return copy_of(require(field)); }

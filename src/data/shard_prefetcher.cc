@@ -115,8 +115,8 @@ class PinnedShards {
 }  // namespace
 
 struct ShardPrefetcher::Impl {
-  /// @param side  of the join, if `dataset` is the first dataset of a join, and the shards of the
-  ///   joined dataset are to be fetched; null for the shards of `dataset`.
+  /// @param side  null to fetch the shards of `dataset`. Otherwise a join of `dataset`: the shards
+  ///   of the joined dataset are fetched.
   Impl(const Dataset& dataset, const Sampler& sampler, const ShardPrefetcher::Options& prefetch,
        const detail::JoinSide* side = nullptr)
       : data(side == nullptr ? dataset : side->other), options(prefetch) {
@@ -204,7 +204,7 @@ struct ShardPrefetcher::Impl {
   std::shared_ptr<const detail::CachedNames> names;
   std::vector<std::uint64_t> starts;     // of the first dataset of a join
   std::optional<detail::ShardsMet> met;  // set if `data` is joined to another dataset
-  // Number of this rank's share, among the ranks that get different samples.
+  // Number of this rank's share. Replicas form one share.
   std::uint64_t share = 0;
   std::uint64_t num_shares = 1;
   const std::shared_ptr<PinnedShards> pinned = std::make_shared<PinnedShards>();

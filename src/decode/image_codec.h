@@ -63,8 +63,8 @@ struct RealBox {
 };
 
 struct DecodeReport {
-  /// Position of the requested part in the decoded image, in pixels. It is the whole image, unless
-  /// the part's edges are inside pixels after scaling.
+  /// Position of the requested part in the decoded image, in pixels. It equals
+  /// the decoded image, except if scaling moves the part's edges into pixels.
   RealBox box;
   std::uint64_t num_warnings = 0;
   std::vector<std::string> warnings;  ///< texts without repetitions, at most eight

@@ -55,9 +55,9 @@ static void png_take(png_structp png, png_bytep out, png_size_t size) {
 
 }  // extern "C"
 
+constexpr std::size_t kNameBytes = 5;  // libpng requires a zero byte after each name
 /// Chunks that do not affect the stored pixels. They are skipped, so that they are not
 /// decompressed.
-constexpr std::size_t kNameBytes = 5;  // libpng requires a zero byte after each name
 constexpr char kUnused[] =
     "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0sTER\0"
     "tEXt\0tIME\0zTXt";

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/error_types.h"
+#include "base/fault_point.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
@@ -149,18 +150,23 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
     }
     const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
     if (!entries) return;
+    const std::string in_use = Catalogue(path).meta().table_file;
     while (const dirent* entry = ::readdir(entries.get())) {
       const std::string_view name = entry->d_name;
-      if (owner_of_table(name) != base) continue;
+      if (owner_of_table(name) != base || name == in_use) continue;
       File file = File::open_to_lock(directory + "/" + std::string(name));
-      // Lock the table before reading the catalogue. If a build released its lock just before, it
-      // has already committed its catalogue.
+      SHARDWISE_FAULT_POINT("sweep.opened");
+      // Lock the table before reading the catalogue again. A build that released its lock just
+      // before has already committed its catalogue.
       const FileLock lock = file.try_lock();
       if (lock == FileLock::kHeldByAnother) continue;
       // On a file system without locks, a build may be writing the table, unless it is the table of
       // the replaced index.
       if (lock == FileLock::kUnsupported && name != replaced) continue;
-      if (Catalogue(path).meta().table_file != name) ::unlink(file.path().c_str());
+      if (Catalogue(path).meta().table_file == name) continue;
+      SHARDWISE_FAULT_POINT("sweep.locked");
+      // A build may have replaced the file by one of the same content before it was locked.
+      if (file.has_path()) ::unlink(file.path().c_str());
     }
   } catch (const std::exception&) {
     // Never throws; see the comment in the header file.
@@ -174,8 +180,8 @@ std::string url_in_fetched(const std::string& index_url, const std::string& url)
   if (is_remote_url(url)) return url;
   const auto named = [&] { return in_quotes(url) + " in " + in_quotes(redacted_url(index_url)); };
   if (is_command_url(url) || url.starts_with('/')) {
-    throw Unsupported(is_command_url(url) ? "an index from a URL names a command"
-                                          : "an index from a URL names a path on this machine",
+    throw Unsupported(is_command_url(url) ? "an index from a URL contains a command"
+                                          : "an index from a URL contains a path on this machine",
                       named(),
                       "index shards in the folder of the index, or at URLs; or give the folder "
                       "of its shards with " +

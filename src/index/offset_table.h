@@ -133,8 +133,9 @@ class SegmentView {
     }
     return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
   }
-  /// The first record of the `i`-th sample that members() reads, to prefetch it: g++ removes calls
-  /// of a const function that only prefetches. REQUIRES: i < num_samples().
+  /// Returns the address of the first record that members() reads for the `i`-th sample. The caller
+  /// prefetches it: if this function did, g++ would remove the call, because the function is const
+  /// and has no result. REQUIRES: i < num_samples().
   const void* first_record(std::uint32_t i) const noexcept {
     if (members_a_sample_ != 0) return members_ + std::size_t{i} * members_a_sample_;
     return samples_ + i;

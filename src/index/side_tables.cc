@@ -62,10 +62,10 @@ std::vector<Listed> parse_list(std::string_view json) {
 /// VersionMismatch.
 std::vector<Listed> list_of(std::string_view bytes, const std::string& file) {
   SideHeader header;
-  if (bytes.size() < sizeof header) damaged(file, "it is truncated");
+  if (bytes.size() < sizeof header) damaged(file, "the header is truncated");
   std::memcpy(&header, bytes.data(), sizeof header);
   if (std::memcmp(header.magic, kSideMagic, sizeof kSideMagic) != 0) {
-    damaged(file, "it is not one");
+    damaged(file, "the magic number is wrong");
   }
   if (header.version != kSideVersion) {
     throw VersionMismatch("the file of side tables has format version " +
@@ -120,7 +120,7 @@ SideTableView::SideTableView(SideTable info, std::string_view bytes, const std::
       segments_(table_.header().num_shards) {
   if (table_.header().header_checksum != info_.checksum ||
       table_.header().num_samples != info_.num_rows) {
-    table_.damaged("it is another table");
+    table_.damaged("the table differs from its entry in the list");
   }
 }
 
@@ -212,7 +212,7 @@ SideTables::SideTables(const std::string& index_path, const std::vector<Index::C
   const std::string_view bytes = file_->bytes();
   for (Listed& listed : list_of(bytes, path)) {
     if (listed.offset % 8 != 0 || !range_fits(listed.offset, listed.bytes, bytes.size())) {
-      damaged(path, "a table does not fit");
+      damaged(path, "a table extends beyond the end of the file");
     }
     const std::string where = in_quotes(listed.table.name) + " in " + in_quotes(path);
     for (const std::string& name : listed.table.columns) {

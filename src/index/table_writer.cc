@@ -1,9 +1,11 @@
 #include "index/table_writer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "base/counted.h"
 #include "base/error_types.h"
@@ -26,13 +28,17 @@ namespace {
 //
 // Until the end of finish(), the header is zeros, so no reader accepts an unfinished file. The
 // header has the checksums of all sections, and the file's name has the header's checksum. Tables
-// of different content therefore have different names, so a new table never replaces a table in
-// use.
+// of different content therefore have different names, so a new table never replaces another
+// table in use. It may replace an old table of the same content that a concurrent build is about to
+// remove; see replace_lock().
 //
 // Memory: 24 bytes per shard for the directory, and the bounded memory of KeySorter for the keys.
 
 /// Sorting steps between two checks of the cancel token. They take some ms.
 constexpr std::uint64_t kStepsBetweenLooks = 65'536;
+
+/// Other builds lock a table for some ms. One that was stopped meanwhile is not waited for.
+constexpr int kLockTries = 5000;
 
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{32} << 20;
 
@@ -252,9 +258,35 @@ std::string table_of(std::string_view index_path, std::uint64_t checksum) {
   return std::string(index_path) + "." + name + std::string(kTableSuffix);
 }
 
+namespace {
+
+/// Locks the file at `path`, if there is one. sweep_tables() unlinks a path only while it holds the
+/// lock of the file there, so no other build unlinks this path while the lock is held. Returns
+/// nullopt if there is nothing to lock, or if another process holds the lock for seconds.
+std::optional<File> replace_lock(const std::string& path) {
+  for (int i = 0; i < kLockTries; ++i) {
+    try {
+      File file = File::open_to_lock(path);
+      const FileLock lock = file.try_lock();
+      if (lock == FileLock::kUnsupported) return std::nullopt;
+      if (lock == FileLock::kTaken && file.has_path()) return file;
+    } catch (const Error&) {
+      return std::nullopt;  // there is no such file, or it belongs to another user
+    }
+    SHARDWISE_FAULT_POINT("table.waits");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return std::nullopt;  // the other process was stopped
+}
+
+}  // namespace
+
 void TableWriter::commit() {
   file_.set_path(path_);
-  file_.commit();
+  {
+    const std::optional<File> replaced = replace_lock(path_);
+    file_.commit();
+  }
   SHARDWISE_FAULT_POINT("table.committed");
 }
 

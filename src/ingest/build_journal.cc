@@ -220,7 +220,7 @@ ShardPart BuildJournal::read(const Record& record) const {
   SegmentHeader header;
   std::memcpy(&header, part.segment.data(), sizeof header);
   if (header.checksum != part.row.segment_checksum) {
-    throw CorruptIndex("the segment of another shard");
+    throw CorruptIndex("the journal has the segment of another shard");
   }
   part.key_hashes = hash_keys(*view);
   part.fields = count_fields(*view);

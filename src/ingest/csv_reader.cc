@@ -28,7 +28,7 @@ void CsvReader::refuse(const std::string& what, const std::string& remedy) const
 /// Reads the file's next bytes into the buffer, and removes the records before begin_.
 void CsvReader::read_more() {
   if (buffer_.size() - begin_ > kMaxRecordBytes) {
-    refuse("a record has more than 64 MiB", "look for a quote without its counterpart");
+    refuse("a record has more than 64 MiB", "look for an unmatched quote");
   }
   buffer_.erase(0, begin_);
   begin_ = 0;
@@ -40,7 +40,7 @@ void CsvReader::read_more() {
   offset_ += size;
 }
 
-/// Parses a cell that begins with the quote at `at`, and moves `at` behind its closing quote.
+/// Parses a cell that begins with the quote at `at`, and moves `at` past its closing quote.
 CsvReader::Outcome CsvReader::parse_quoted(std::size_t& at) {
   Cell cell{at + 1, 0, false};
   for (at = cell.begin;; at += 2) {
@@ -48,7 +48,7 @@ CsvReader::Outcome CsvReader::parse_quoted(std::size_t& at) {
     if (at == std::string::npos || at + 1 == buffer_.size()) {
       if (!is_whole_) return Outcome::kIncomplete;
       if (at == std::string::npos) {
-        refuse("a quoted cell has no closing quote", "look for the quote that is missing");
+        refuse("a quoted cell has no closing quote", "add the missing quote");
       }
       break;
     }

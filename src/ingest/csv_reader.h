@@ -35,7 +35,7 @@ class CsvReader {
     bool has_quotes;  // two quotes stand for one
   };
 
-  /// Finds the cells of the record at begin_, and sets end_ to the begin of the next record.
+  /// Finds the cells of the record at begin_, and sets end_ to the beginning of the next record.
   Outcome parse();
   Outcome parse_quoted(std::size_t& at);
   Outcome parse_plain(std::size_t& at);

@@ -272,7 +272,7 @@ Origin Copy::fetch(const State& now) const {
       const CatalogueMeta& meta = catalogue.meta();
       const std::string_view owner = owner_of_table(meta.table_file);
       if (owner.empty() || meta.table_file != table_of(owner, meta.table_checksum)) {
-        throw CorruptIndex("the index names a table that is not its own",
+        throw CorruptIndex("the index refers to the table of another index",
                            shown_ + ", " + in_quotes(meta.table_file), "build the index again");
       }
       fetch_table(meta);

@@ -58,13 +58,13 @@ void sort_parts(std::vector<std::unique_ptr<ReusableIndex>>& parts) {
     if (part.number > i + 1) {
       throw Mismatch(
           "part " + std::to_string(i + 1) + " of " + std::to_string(first.count) + " is missing",
-          where + " is of the same index", "give all parts");
+          where + " belongs to the same index", "give all parts");
     }
   }
   if (parts.size() < first.count) {
     throw Mismatch("part " + std::to_string(parts.size() + 1) + " of " +
                        std::to_string(first.count) + " is missing",
-                   in_quotes(parts.back()->files.path()) + " is of the same index",
+                   in_quotes(parts.back()->files.path()) + " belongs to the same index",
                    "give all parts");
   }
 }

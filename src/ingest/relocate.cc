@@ -73,8 +73,8 @@ class Move {
   /// Errors: InvalidArgument if the new place cannot be written as a path or URL.
   std::string apply(const std::string& place) const {
     if (is_remote_url(from_) && is_remote_url(to_)) return *rebased_url(place, from_, to_);
-    // A path and an object key are both literal bytes. Passed as a key of s3, the path is
-    // percent-encoded if `to_` is an http URL.
+    // Paths and object keys both contain literal bytes. Treat the path as a key of s3, so that
+    // rebased_url() percent-encodes it if `to_` is an http URL.
     if (is_remote_url(to_)) {
       return *rebased_url("s3://x" + place.substr(from_.size()), "s3://x", to_);
     }
@@ -234,8 +234,8 @@ BuildReport relocate_index(const std::string& index_path,
   }
   if (num_different > 0) {
     throw StaleIndex(
-        human_count(num_different) + " of " + counted(shards.size(), "shard", "is", "are") +
-            " not as indexed; the first",
+        human_count(num_different) + " of " + counted(shards.size(), "shard", "differs", "differ") +
+            " from the index; the first",
         first_different,
         (options.accept_times ? ""
                               : "if the shards were copied, accept their new times: " +

@@ -32,7 +32,7 @@ struct ReusableIndex {
   ShardPart keep(const Index::Shard& row) const;
 
   IndexFiles files;
-  std::string home;  ///< directory of relative URLs
+  std::string home;  ///< directory to which relative URLs refer
   /// Skipped members, by shard number.
   std::map<std::uint64_t, std::vector<Index::SkippedMember>> skipped;
 };

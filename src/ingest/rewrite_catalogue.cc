@@ -23,7 +23,7 @@ std::optional<File> hold_table(const std::string& path, const IndexFiles& files)
   }
   try {
     File table = File::open_to_lock(files.table_path());
-    if (table.try_lock() != FileLock::kTaken || !table.has_name()) return std::nullopt;
+    if (table.try_lock() != FileLock::kTaken || !table.has_path()) return std::nullopt;
     return table;
   } catch (const NotFound&) {
     return std::nullopt;

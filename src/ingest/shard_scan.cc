@@ -194,7 +194,7 @@ class SampleGrouper {
       refuse_value(member,
                    "column " + in_quotes(options_.columns[column].name) +
                        " needs JSON, but the field is not JSON (" + escaped(fault.text()) + ")",
-                   "mend the shard, or ask for another column");
+                   "repair the shard, or ask for another column");
     }
   }
 

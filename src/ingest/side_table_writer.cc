@@ -116,7 +116,7 @@ std::vector<Stored> stored_tables(const SideTables& tables) {
     names += (names.empty() ? "" : ", ") + in_quotes(table->info().name);
   }
   throw NotFound("the index has no side table " + in_quotes(name), in_quotes(index_path),
-                 names.empty() ? "it has none" : "its side tables are " + names);
+                 names.empty() ? "the index has no side tables" : "its side tables are " + names);
 }
 
 std::string_view bytes_of(const MetadataValue& value) {
@@ -215,8 +215,9 @@ void SideTableWriter::choose(const std::vector<std::string>& available,
     }
   }
   if (table_.columns.empty()) {
-    throw InvalidArgument("the table has no columns to attach", where,
-                          "it needs a column beside the key " + in_quotes(options.key));
+    throw InvalidArgument(
+        "the table has no columns to attach", where,
+        "add a column to the table, in addition to the key " + in_quotes(options.key));
   }
 }
 
@@ -228,7 +229,7 @@ void SideTableWriter::require_names(const Index& index) const {
     if (other.name != table_.name) {
       taken.insert(taken.end(), other.columns.begin(), other.columns.end());
     } else if (!replace_) {
-      throw InvalidArgument("the index has a side table of this name", where,
+      throw InvalidArgument("the index already has a side table of this name", where,
                             "replace it (" + spelled("SideTable::Options::replace") +
                                 "), or choose another name (" +
                                 spelled("SideTable::Options::name") + ")");
@@ -236,9 +237,10 @@ void SideTableWriter::require_names(const Index& index) const {
   }
   for (const std::string& name : table_.columns) {
     if (std::ranges::find(taken, name) == taken.end()) continue;
-    throw InvalidArgument("the index has a column " + in_quotes(name), where,
-                          "leave it out, or give it another name: NAME=COLUMN (" +
-                              spelled("SideTable::Options::columns") + ")");
+    throw InvalidArgument(
+        "the index already has a column " + in_quotes(name), where,
+        "leave this column of the table out, or give it another name: NAME=COLUMN (" +
+            spelled("SideTable::Options::columns") + ")");
   }
   if (taken.size() + table_.columns.size() > kMaxColumns) {
     throw InvalidArgument(

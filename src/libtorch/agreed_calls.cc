@@ -195,7 +195,8 @@ void AgreedCalls::broadcast(const torch::Tensor& tensor, int root) {
 
 void AgreedCalls::reduce_all(const torch::Tensor& tensor, ReduceOp op) {
   const torch::Tensor wide = widened(tensor);
-  torch::Tensor nans;  // summed: all backends add NaNs alike, but compare them differently
+  // NaNs are summed separately: all backends add NaNs equally, but compare them differently.
+  torch::Tensor nans;
   if (op != ReduceOp::kSum && wide.is_floating_point()) {
     nans = wide.mul(0).masked_fill_(wide.isnan().logical_not_(), 0);
     reduce_all(nans, ReduceOp::kSum);

@@ -260,7 +260,8 @@ void link_as(const std::string& from, const std::string& to) {
   ::unlink(temporary.c_str());  // rename() keeps both names if they are of one file
 }
 
-/// Renames each older checkpoint to the next number. The newest keeps its name, and gets number 1.
+/// Renames each older checkpoint to the next number. Also gives the newest checkpoint a second
+/// name, with number 1, by a hard link.
 void make_place(const std::string& path, int keep) {
   for (int number = keep - 1; number > 0; --number) {
     const std::string from = numbered(path, number - 1);

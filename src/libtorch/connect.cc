@@ -36,7 +36,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Returns the number of this meeting. A process meets the other ranks once for each group.
+/// Returns the number of this rendezvous. A process needs one rendezvous for each group.
 std::uint32_t next_round() {
   static std::atomic<std::uint32_t> rounds{0};
   return rounds++;

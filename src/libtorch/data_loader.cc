@@ -15,7 +15,7 @@ void rethrow_for(const Sample& sample) {
   SHARDWISE_ASSERT(std::current_exception() != nullptr);
   const auto wrapped = [&](const std::string& reason) {
     return BadField("cannot decode a sample (" + reason + ")", sample.describe(),
-                    "mend the sample, or leave the sample out");
+                    "repair the sample, or leave the sample out");
   };
   try {
     throw;

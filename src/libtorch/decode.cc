@@ -23,7 +23,7 @@ std::string decode_action(std::string_view field, std::string_view type) {
 void throw_bad_field(std::string_view action, std::string_view reason, const std::string& where) {
   std::string what(action);
   what.append(" (").append(escaped(reason)).append(")");
-  throw BadField(what, where, "mend the member, or leave the sample out");
+  throw BadField(what, where, "repair the member, or leave the sample out");
 }
 
 void require_size(const ImageSize& size) {

@@ -268,7 +268,8 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
   });
   const auto num_figures = static_cast<std::size_t>(
       group.all_reduce(static_cast<std::int64_t>(sums.size()), ProcessGroup::ReduceOp::kMax));
-  const bool is_same = sums.empty() || sums.size() == num_figures;  // no samples, no sums
+  const bool is_same =
+      sums.empty() || sums.size() == num_figures;  // a rank without samples has no sums
   if (group.any(!is_same)) {
     throw InvalidArgument("the measure gives rows of different lengths on the ranks",
                           std::to_string(sums.size()) + " values on this rank, up to " +

@@ -14,7 +14,7 @@ namespace {
 
 }  // namespace
 
-/// Makes the meeting accessible during one call.
+/// Makes the rendezvous accessible during one call.
 class RendezvousStore::Use {
  public:
   explicit Use(RendezvousStore& store) : store_(store) {
@@ -74,7 +74,7 @@ void RendezvousStore::wait(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) static_cast<void>(meeting->get(key));
 }
 
-/// The timeout is ignored, as the meeting's own deadline is not later.
+/// The timeout is ignored, because the rendezvous has an earlier deadline, or the same.
 void RendezvousStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) {
   wait(keys);
 }

@@ -15,8 +15,8 @@
 namespace shardwise::libtorch::detail {
 
 /// The store through which c10d connects its groups while the ranks meet. Unlike in a TCPStore, a
-/// wait ends at the meeting's deadline, at a cancel, or when a rank is lost. Connecting needs only
-/// set, get, check and wait; other calls throw.
+/// wait ends at the deadline of the rendezvous, at a cancel, or when a rank is lost. Connecting
+/// needs only set, get, check and wait; other calls throw.
 ///
 /// Threads: one thread connects; another may call look() and close().
 class RendezvousStore final : public c10d::Store {
@@ -26,7 +26,7 @@ class RendezvousStore final : public c10d::Store {
   /// Calls Rendezvous::look(). Does nothing while a call of the other thread runs, which checks the
   /// same. After an error every call throws, so that the other thread ends.
   void look();
-  /// From now on every call throws, since the meeting is over.
+  /// From now on every call throws, since the rendezvous is over.
   /// REQUIRES: no call is running.
   void close() noexcept;
 

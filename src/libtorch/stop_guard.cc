@@ -67,7 +67,7 @@ struct StopGuard::Impl {
     return is_stop ? nullptr : error;
   }
 
-  /// Adopts this process's own word. For a process alone: ranks exchange words in their calls.
+  /// If this process is alone, adopts its own word. Several ranks exchange words in their calls.
   void hear() {
     state->happen(StopEvent::kWentOn);
     if (!calls().is_alone()) return;

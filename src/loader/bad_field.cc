@@ -14,7 +14,7 @@ void throw_bad_field(const Sample& sample, std::size_t place, std::string_view t
   throw BadField("cannot decode field " + in_quotes(sample.field(place).name) + " as " +
                      std::string(type) + " (" + escaped(reason) + ")",
                  sample.describe(),
-                 "mend the member, or leave the sample out with " + spelled("max_bad"));
+                 "repair the member, or leave the sample out with " + spelled("max_bad"));
 }
 
 void throw_too_many_bad(std::size_t found, std::uint64_t max_bad, const std::string& which) {
@@ -26,8 +26,8 @@ void throw_too_many_bad(std::size_t found, std::uint64_t max_bad, const std::str
 void throw_all_bad(const std::string& which, const std::string& first) {
   throw BadField(which, "the first: " + first,
                  spelled("max_bad") +
-                     " is for single bad samples: fix the columns and their functions, or leave "
-                     "the bad samples out of the data");
+                     " is meant for a few bad samples: correct the columns and their functions, "
+                     "or leave the bad samples out of the data");
 }
 
 }  // namespace shardwise::detail

@@ -31,8 +31,9 @@
 //
 // The meter has its own lock. No thread takes it while it holds mutex_.
 //
-// Waking a thread takes longer than making a quick batch, so the thread that plans one makes it.
-// More of them may be in flight, and next() wakes a thread once half of these are taken.
+// Waking a thread takes longer than making a quick batch, so the thread that plans a quick batch
+// makes it. More batches may be in flight if they are quick, and next() wakes a thread only once
+// half of them are taken.
 //
 // If a row fails, the thread records the error and the row; later rows need not be made. The
 // batch's error is that of its first failed row, even if another row failed earlier in time.
@@ -42,7 +43,8 @@ namespace {
 
 /// The consumer sleeps this long for several quick batches, rather than once for each.
 constexpr std::chrono::nanoseconds kNap = std::chrono::microseconds(50);
-/// A batch is quick if this many of it would be one claim: waking a thread takes longer.
+/// A batch is quick if one claim would have the rows of this many such batches. Waking a thread
+/// takes longer than making a quick batch.
 constexpr std::size_t kQuickInClaim = 6;
 
 }  // namespace
@@ -402,7 +404,8 @@ void Engine::take_sizes(Work& work, std::size_t column) {
 std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
                                                    const ColumnMaker& maker) const {
   const std::vector<std::uint64_t>& rows = work.plan.samples;
-  std::optional<std::uint64_t> first;  // the sample that has `shape`, which another may confirm
+  // The first sample with `shape`. A second sample with the same shape confirms it.
+  std::optional<std::uint64_t> first;
   std::optional<std::vector<std::int64_t>> shape;
   for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
     if (i >= rows.size() && shape) break;

@@ -11,7 +11,7 @@ std::vector<RankBatch> explain_batches(const EpochPlan& plan, std::uint64_t step
   const Sampler& sampler = plan.sampler();
   if (step >= plan.steps()) {
     throw OutOfRange("no step " + std::to_string(step), "epoch " + std::to_string(sampler.epoch()),
-                     "it has " + std::to_string(plan.steps()) + " steps, numbered from 0");
+                     "choose a step in [0, " + std::to_string(plan.steps()) + ")");
   }
   std::vector<RankBatch> ranks(sampler.world_size());
   for (std::uint64_t rank = 0; rank < ranks.size(); ++rank) ranks[rank].step.rank = rank;
@@ -36,7 +36,7 @@ std::vector<Sampler::SampleTime> when_in_batches(const EpochPlan& plan, std::uin
   const Sampler& sampler = plan.sampler();
   if (sample >= sampler.num_samples()) {
     throw OutOfRange("no sample " + std::to_string(sample), {},
-                     "sample numbers are in [0, " + std::to_string(sampler.num_samples()) + ")");
+                     "choose a sample in [0, " + std::to_string(sampler.num_samples()) + ")");
   }
   std::vector<Sampler::SampleTime> times;
   plan.visit_batches(

@@ -278,7 +278,7 @@ GroupBatches::Point GroupBatches::point_after(std::uint64_t number) const noexce
 void GroupBatches::load(std::uint64_t window) {
   if (window_.number == window) return;
   if (!rule_->holds_over) return make(window, {});
-  // The windows between pass their leftovers on.
+  // Make the windows in between, too, because their leftovers are held over to the next window.
   const bool is_ahead = window_.number != ~std::uint64_t{0} && window_.number < window;
   std::uint64_t next = is_ahead ? window_.number + 1 : first_window_;
   WindowSamples held_over = is_ahead ? std::move(window_.held_over) : held_at_first_;

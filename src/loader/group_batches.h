@@ -69,9 +69,9 @@ class SampleLengths {
  private:
   std::string name_;
   std::uint64_t unit_ = 1;
-  std::vector<std::uint64_t> numbers_;  // of a column; empty if lengths are those of fields
+  std::vector<std::uint64_t> numbers_;  // values of the column; empty if fields are used
   std::vector<std::string> fields_;
-  std::vector<FieldSizes> sizes_;  // of each part; for lengths of fields
+  std::vector<FieldSizes> sizes_;  // one per part; used if the lengths are those of fields
   std::vector<std::uint64_t> first_;
 };
 

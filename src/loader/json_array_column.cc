@@ -58,7 +58,7 @@ class Numbers {
     const Token token = reader_.next();
     if (token != Token::kArray) throw Fault{shown_json(json)};
     read(token, 0);
-    if (rank_ && *rank_ != shape_.size()) throw Fault{"it has arrays beside numbers"};
+    if (rank_ && *rank_ != shape_.size()) throw Fault{"it mixes arrays and numbers"};
   }
 
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
@@ -67,7 +67,7 @@ class Numbers {
  private:
   void read(Token token, std::size_t depth) {
     if (token != Token::kArray) return read_number(token, depth);
-    if (rank_ && depth >= *rank_) throw Fault{"it has arrays beside numbers"};
+    if (rank_ && depth >= *rank_) throw Fault{"it mixes arrays and numbers"};
     std::int64_t size = 0;
     for (Token next = reader_.next(); next != Token::kEndOfArray; next = reader_.next()) {
       read(next, depth + 1);
@@ -79,7 +79,7 @@ class Numbers {
   }
 
   void read_number(Token token, std::size_t depth) {
-    if (rank_.value_or(depth) != depth) throw Fault{"it has arrays beside numbers"};
+    if (rank_.value_or(depth) != depth) throw Fault{"it mixes arrays and numbers"};
     rank_ = depth;
     with_type(dtype_, [&]<class T>(T) {
       const auto value = number<T>(token);
@@ -160,7 +160,7 @@ class JsonArrayColumn final : public ColumnMaker {
     } else if (rank_ && shape.size() != *rank_) {
       throw Numbers::Fault{"its shape is " + text_of(shape)};
     } else if (numbers.bytes().empty()) {
-      return;  // an empty row has as many dimensions as the other rows
+      return;  // an empty row has the same number of dimensions as the other rows
     } else {
       to = output.ragged->resize(shape, size_of(dtype()));
     }

@@ -43,8 +43,8 @@ constexpr std::size_t kStepItems = 2;
 /// The progress of one rank in a plan.
 struct Position {
   std::uint64_t steps_taken = 0;
-  std::uint64_t steps_failed = 0;  ///< of steps_taken, those failed since a batch was handed out
-  std::uint64_t steps_lost = 0;    ///< of steps_taken, those failed before that batch
+  std::uint64_t steps_failed = 0;  ///< failed steps since the last batch that was handed out
+  std::uint64_t steps_lost = 0;    ///< failed steps before that batch
   std::size_t num_bad = 0;         ///< samples left out
   EpochAudit::Sum delivered{};  ///< samples delivered in the epoch, including those before the plan
 
@@ -385,7 +385,8 @@ struct Loader::Impl {
   std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of its rest after restore()
   const std::shared_ptr<BufferPool> pool;
   Position at;
-  /// Sum of what this rank's part delivered before the plan. Not set if the plan is a whole epoch.
+  /// Sum of the samples that this rank's part delivered before the plan. Not set if the plan is a
+  /// whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
   std::optional<EpochAudit::Sum> expected_all;  ///< sum of every sample once; equal in all epochs

@@ -94,7 +94,8 @@ std::vector<PackedBatch> packed_batches(std::span<const std::uint64_t> lengths,
   std::vector<RowGroup> groups = fill_rows(lengths, row_length);
   const Permutation shuffled(groups.size(), derive_key(seed, epoch, KeyPurpose::kWindow, window));
   std::vector<PackedBatch> batches;
-  std::uint64_t rows = num_rows;  // rows used in the last batch; no batch exists yet
+  // Rows used in the last batch. There is no batch yet, so this makes the first group begin one.
+  std::uint64_t rows = num_rows;
   for (std::uint64_t i = 0; i < groups.size(); ++i) {
     RowGroup& group = groups[shuffled(i)];
     if (rows + group.num_rows > num_rows) {

@@ -125,7 +125,7 @@ SampleGroups::SampleGroups(const MixedDataset& data, const Loader::ByGroup& rule
     }
     for (std::uint16_t& number : numbers_) number = places[number];
   }
-  if (groups_.empty()) groups_.emplace_back();  // of a data set without samples
+  if (groups_.empty()) groups_.emplace_back();  // the data set has no samples
   for (Loader::ByGroup::Group& group : groups_) {
     if (group.batch_size == 0) group.batch_size = batch_size;
   }

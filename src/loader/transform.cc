@@ -46,7 +46,7 @@ void check_range(const Range& range, double least, double most, const std::strin
 
 void check_probability(double probability, const std::string& name) {
   require(probability >= 0 && probability <= 1,
-          name + " is a probability of " + std::to_string(probability),
+          name + " is " + std::to_string(probability) + ", which is not a probability",
           "choose a number from 0 to 1");
 }
 

@@ -336,7 +336,7 @@ void explain_by_one(const EpochAudit::Expectation& expectation, const EpochAudit
     if (extra >= n || hash_of(sample, key) != uint128{0} - hashes) return;
     verdict.repeated = {{sample, 1}};
   } else if (verdict.expected == verdict.delivered) {
-    // missing - repeated = numbers. Both samples are below n.
+    // Search for a missing and a repeated sample, both below n, with missing - repeated = numbers.
     const auto shift = static_cast<std::uint64_t>(numbers);
     for (std::uint64_t repeated = 0; repeated < n; ++repeated) {
       const std::uint64_t missing = repeated + shift;

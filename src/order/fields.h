@@ -100,8 +100,9 @@ constexpr auto fields(std::type_identity<Order> /*of*/) {
   return std::tuple{
       field("seed", &Order::seed, {.words = "shuffle seed", .option = "--seed"}),
       field("streams", &Order::streams,
-            {.words = "number of segments that ranks read in parallel; 1 allows resuming on any "
-                      "number of ranks; the number of nodes lets each node read its own shards",
+            {.words = "number of segments of the epoch that ranks read in parallel; with 1, a run "
+                      "can resume on any number of ranks; with one per node, each node reads "
+                      "shards of its own",
              .option = "--streams",
              .is_rare = true}),
       field("tail", &Order::tail,

@@ -123,7 +123,8 @@ const MixtureSchedule::Piece& MixtureSchedule::piece_at(std::uint64_t slot) cons
 /// The piece that contains a draw, or the last one.
 const MixtureSchedule::Piece& MixtureSchedule::piece_of_draw(std::size_t dataset,
                                                              std::uint64_t draw) const noexcept {
-  // Pieces without a draw from the data set have as many before them as the next piece.
+  // If a piece has no draw from the data set, its before[dataset] equals that of the next piece.
+  // upper_bound() therefore finds the last of such equal pieces, which has the draw.
   return *std::prev(std::ranges::upper_bound(
       pieces_, draw, {}, [dataset](const Piece& piece) { return piece.before[dataset]; }));
 }

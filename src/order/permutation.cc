@@ -16,7 +16,7 @@ namespace shardwise::detail {
 // There are two algorithms. The size n alone determines which is used (docs/formats/order.md
 // specifies both):
 //
-//   up to 64    table_: the numbers 0 to n - 1, shuffled by Fisher and Yates; fill_table()
+//   up to 64    table_: the numbers 0 to n - 1, shuffled by Fisher-Yates; fill_table()
 //   above       a grid of rows * columns >= n cells, in which number i is the cell in row
 //               i / columns and column i % columns; Grid in permutation_grid.h
 //

@@ -52,9 +52,9 @@ Sampler::~Sampler() = default;
 
 void Sampler::start(SkipList::Point point, const SkipList& skip, const Order* changed) {
   if (!skip.samples().empty() && skip.samples().rbegin()->first >= num_samples()) {
-    throw OutOfRange(
-        "no sample " + std::to_string(skip.samples().rbegin()->first) + " to leave out", {},
-        "choose a sample in [0, " + std::to_string(num_samples()) + ")");
+    throw OutOfRange("cannot leave out sample " + std::to_string(skip.samples().rbegin()->first) +
+                         ", which does not exist",
+                     {}, "choose a sample in [0, " + std::to_string(num_samples()) + ")");
   }
   if (point.epoch == ~std::uint64_t{0}) {
     throw InvalidArgument("no epoch " + std::to_string(point.epoch), {},
@@ -277,7 +277,7 @@ void Sampler::resume_at(const ResumeToken& token, Sampler::Changes changes, std:
     if (token.fingerprint == fingerprint_ && differ_only_in_weights(token.spec, next)) {
       throw Mismatch(
           "cannot resume this run from the token",
-          "from position " + std::to_string(position) + " of the run on, the weights differ",
+          "the weights differ from position " + std::to_string(position) + " of the run on",
           "resume with the weights of the token's run, or with " +
               spelled("Sampler::Changes::kAllowAtEpochBorder"));
     }

@@ -14,8 +14,8 @@ inline constexpr std::uint64_t kMaxWeights = (std::uint64_t{1} << 32) - 1;
 /// the sum of weights. A weight of 0 has share 0, and any other weight at least 1. The computation
 /// uses only integers, so results are the same on every platform.
 ///
-/// Accuracy: if a weight is the part p of the sum of n weights, its share differs from p * whole by
-/// less than 1 + (1 + n * p) * whole / 2^62. The share of the greatest weight may be smaller,
+/// Accuracy: if a weight is a fraction p of the sum of n weights, its share differs from p * whole
+/// by less than 1 + (1 + n * p) * whole / 2^62. The share of the greatest weight may be smaller,
 /// because 1 is taken from it for each positive weight whose share would be 0.
 ///
 /// REQUIRES: whole >= 2^32 * the number of weights.

@@ -79,10 +79,10 @@ std::string LockWatch::who() const {
 }
 
 std::string LockWatch::remedy() const {
-  if (!holder_) return "end this process if it is stopped or does not use the cache";
+  if (!holder_) return "end that process if it is suspended or does not use the cache";
   const std::string process = std::to_string(holder_->process);
-  return holder_->is_stopped ? "continue this process (kill -CONT " + process + "), or end it"
-                             : "end this process if it hangs";
+  return holder_->is_stopped ? "continue that process (kill -CONT " + process + "), or end it"
+                             : "end that process if it hangs";
 }
 
 bool LockWatch::is_own() const noexcept { return holder_ && holder_->process == ::getpid(); }
@@ -250,7 +250,7 @@ void CacheLocks::require_progress(const CacheRequest& request, const LockWatch& 
   const auto url = [&] { return in_quotes(redacted_url(request.source.url)); };
   if (watch.stopped_for() > options_.wait_timeout) {
     throw Error(
-        ErrorCode::kIo, "another process that is fetching the shard is stopped",
+        ErrorCode::kIo, "the process that is fetching the shard is suspended",
         url() + " (" + watch.holder()->text() + ", for " + seconds(watch.stopped_for()) + ")",
         watch.remedy());
   }
@@ -260,10 +260,10 @@ void CacheLocks::require_progress(const CacheRequest& request, const LockWatch& 
         url() + ", " + in_quotes(directory_.locks_path()) + " " + watch.who(), watch.remedy());
   }
   if (silent > options_.wait_timeout + retry_for_) {
-    throw Error(ErrorCode::kIo, "another process that is fetching the shard makes no progress",
+    throw Error(ErrorCode::kIo, "the process that is fetching the shard makes no progress",
                 url() + " (no bytes arrived for " + seconds(silent) + ")",
                 "check whether a process that uses " + in_quotes(directory_.path()) +
-                    " is stopped, then end this process");
+                    " is suspended, then end that process");
   }
 }
 

@@ -198,8 +198,8 @@ void CacheRoom::mark_stuck(Survey& found) {
   auto before = std::exchange(stuck_since_, {});
   for (Candidate& candidate : found.shards) {
     const auto at = before.find(candidate.shard.name);
-    // If the shard is needed before the new one, a reader may have pinned it for that use. The time
-    // so far does not count then.
+    // If the shard is needed before the new one, a reader may have pinned it for that use. Then its
+    // time does not count, and starts again.
     if (at == before.end() || !candidate.next.may_go_now) continue;
     candidate.is_stuck = now - at->second >= options_.room_timeout;
     stuck_since_.insert(before.extract(at));

@@ -99,7 +99,7 @@ class LruQueue {
     entry.order.use = entry.last_use.load(std::memory_order_relaxed);
     insert(entry.is_costly ? costly_ : cheap_, entry);
   }
-  /// Pinned entries are in the order in which they were looked at.
+  /// Sorts pinned entries by the time at which a search for a victim passed over them.
   void insert_pinned(LruEntry& entry) noexcept {
     entry.order.use = looks_;
     insert(pinned_, entry);

@@ -455,7 +455,7 @@ class Scanner {
     }
     damaged(raw.header_offset, raw.name,
             std::string(kind_name(raw.kind())) + " with a size of " + std::to_string(raw.size) +
-                " bytes, and only some readers take the bytes after it for its data");
+                " bytes; readers disagree on whether the bytes after it are its data");
   }
 
   /// True for a link without a target. libarchive's type for such an entry depends on earlier

@@ -89,7 +89,7 @@ TEST(ErrorTest, ErrnoBecomesACodeAndATextThatStandsAlone) {
   };
   EXPECT_THROW(missing("cannot open")(), NotFound);
   for (const char* action : {"cannot open", "cannot access"}) {
-    EXPECT_EQ(error_text(missing(action)), "no such file: 'dir/a.tar'");
+    EXPECT_EQ(error_text(missing(action)), "no such file: 'dir/a.tar'; check the path");
   }
   EXPECT_THAT(error_text(missing("cannot create")), EndsWith("; check the path"));
 }

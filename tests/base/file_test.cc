@@ -59,7 +59,7 @@ TEST(FileTest, CreateExclusiveDoesNotFollowALink) {
 TEST(FileTest, OpenReadOfAMissingFileOrADirectorySaysWhich) {
   const TempDir dir;
   EXPECT_EQ(error_text([&] { File::open_read(dir / "none"); }),
-            "no such file: '" + dir / "none" + "'");
+            "no such file: '" + dir / "none" + "'; check the path");
   EXPECT_EQ(error_code([&] { File::open_read(dir / "none"); }), ErrorCode::kNotFound);
   EXPECT_EQ(error_code([&] { File::open_read(dir.path()); }), ErrorCode::kInvalidArgument);
 }

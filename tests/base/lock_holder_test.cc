@@ -59,7 +59,7 @@ TEST(LockHolderTest, AnotherProcessIsSeenAndWhetherItIsStopped) {
   holder = detail::find_lock_holder(dir / "locks", 42);
   ASSERT_TRUE(holder);
   EXPECT_TRUE(holder->is_stopped);
-  EXPECT_THAT(holder->text(), HasSubstr("), which is stopped"));
+  EXPECT_THAT(holder->text(), HasSubstr("), which is suspended"));
   child.kill();
   child.wait();
   EXPECT_EQ(detail::find_lock_holder(dir / "locks", 42), std::nullopt);

@@ -45,7 +45,7 @@ TEST(MappedFileTest, AMissingFileIsNotFound) {
   const TempDir dir;
   const auto call = [&] { MappedFile::open(dir / "none"); };
   EXPECT_EQ(error_code(call), ErrorCode::kNotFound);
-  EXPECT_EQ(error_text(call), "no such file: '" + dir / "none" + "'");
+  EXPECT_EQ(error_text(call), "no such file: '" + dir / "none" + "'; check the path");
 }
 
 TEST(MappedFileTest, ADirectoryIsRefused) {

@@ -173,7 +173,7 @@ TEST(CopyMappedTest, AFaultThatIsNotOursEndsTheProcess) {
               }),
               kEndedByTheFault);
   EXPECT_THAT(in_child([&]() -> std::string {
-                // The same is true for a fault at the target of a copy.
+                // A fault at the target of a copy also has its usual effect.
                 const File file = File::open_read(map.path());
                 void* const gone =
                     ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd(), 0);

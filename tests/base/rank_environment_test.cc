@@ -256,8 +256,8 @@ TEST(MeetingPointTest, TheRanksMeetOnRankZerosMachine) {
 }
 
 TEST(MeetingPointTest, ThePortIsThatWhichWasAskedForOrMadeFromTheJob) {
-  // With variables set by hand, two starts have the same name. There is therefore only one port,
-  // which only one start can bind.
+  // If the variables were set by hand, two runs get the same job name. They then use a single port,
+  // which only one of the runs can bind.
   EXPECT_THAT(meet(kByHand).ports, ElementsAre(1234));
   EXPECT_EQ(meet(kByHand).job, "");
   const auto named = meet(with(kByHand, "SHARDWISE_JOB=tuesday"));
@@ -345,7 +345,8 @@ TEST(LaunchingProcessTest, IsTheSameForAllThatItStartedWhateverIsBetween) {
   const std::string starter = launching_process("SHARDWISE_TEST_RANK", program);
   EXPECT_THAT(starter, HasSubstr("\n" + std::to_string(::getpid()) + "/"));
   EXPECT_EQ(launching_process("SHARDWISE_TEST_RANK", shell), starter);
-  // For a variable that the shell does not have, the shell is the starter.
+  // If the shell does not have the variable, the shell counts as the process that started the
+  // ranks.
   EXPECT_THAT(launching_process("SHARDWISE_TEST_OTHER", program),
               HasSubstr("\n" + std::to_string(shell) + "/"));
   EXPECT_THAT(launching_process("SHARDWISE_TEST_RANK"),

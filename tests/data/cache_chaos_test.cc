@@ -42,7 +42,7 @@ constexpr std::size_t kProcesses = 8;
 constexpr int kShards = 36;
 constexpr std::uint64_t kSamples = 20;  // per shard
 constexpr std::size_t kSampleBytes = 7000;
-// A budget has room for at least and at most this many.
+// The smallest and the largest number of shards for which a budget has room.
 constexpr std::uint64_t kMinShards = 4, kMaxShards = 16;
 
 /// How long the test runs.
@@ -77,7 +77,7 @@ class SmallDisk {
     try {
       test::write_file(folder_ + "/filler", std::string(free - bytes_left, 'f'));
     } catch (const std::exception&) {
-      // Another process used the space first, so the disk is full anyway.
+      // Another process took the space first. The disk is then full, as intended.
     }
   }
   void empty() const { std::filesystem::remove(folder_ + "/filler"); }

@@ -63,7 +63,8 @@ struct Source {
   std::string name;
   bool is_local = false;
   Compression compression = Compression::kNone;
-  /// For each version, what the source says about it. Two versions may be described equally.
+  /// The description that the source gives of each version. Two versions may have the same
+  /// description.
   std::map<std::int64_t, std::string> known = {};
   Habit habit = Habit::kNewEtag;  // of a remote shard
   std::string etag = {}, time = {};

@@ -144,7 +144,7 @@ TEST(EvictionRuleTest, ManySmallShardsLeaveTogetherDownToTheLowWaterMark) {
   // pinned shard.
   const auto held = [](const EvictionCandidate& c) { return c.last_use != 0 && c.last_use != 3; };
   EXPECT_THAT(choose_victims(all, need, held).victims, testing::ElementsAre(1, 2));
-  // Larger than the distance to the low-water mark.
+  // Make each shard larger than the distance to the low-water mark.
   for (EvictionCandidate& candidate : all) candidate.size_bytes = 5;
   EXPECT_EQ(choose_victims(all, need, yes).victims.size(), 1u);
 }

@@ -228,8 +228,8 @@ TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
 
 class LargeFetchPlanTest : public testing::TestWithParam<std::uint64_t> {};
 
-// With --thorough as large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128
-// nodes.
+// With --thorough, the plan is as large as the largest known runs: 10^8 samples, 10^5 shards, 1,024
+// ranks on 128 nodes.
 TEST_P(LargeFetchPlanTest, FitsTheMachineThatPlans) {
   const auto count = static_cast<std::uint64_t>(test::repeats(10'000, 100'000));
   FetchPlan::Shards shards = FetchPlan::Shards::alike(count, 1003, 256 << 20);

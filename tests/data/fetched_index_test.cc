@@ -144,7 +144,7 @@ TEST_F(FetchedIndexTest, OneUrlIsADataset) {
   EXPECT_EQ(data.index().shard(1).path, server_.url(path_of(shard_name(1))));
   EXPECT_EQ(data.index().shard(1).url, shard_name(1));
   EXPECT_EQ(data.fingerprint(), Dataset::open(index_path()).fingerprint());
-  // Each part of the library that opens the file of the copy finds the same shards.
+  // All ways to open the copied file find the same shards.
   EXPECT_EQ(Index::open(data.index().path())->shard(2).path, data.index().shard(2).path);
   EXPECT_EQ(server_.gets(path_of("train.idx")), 1);
   EXPECT_EQ(server_.gets(path_of(table_name())), 1);
@@ -300,7 +300,7 @@ TEST_F(FetchedIndexTest, WrongFilesAreErrorsThatSayWhatToDo) {
     std::optional<ServedFile> idx, table;
     ErrorCode code;
     std::vector<std::string> says;
-    int gets;  // of the table: once again if the index may have been replaced
+    int gets;  // requests for the table; one more if the index may have been replaced meanwhile
   };
   const std::string both = "upload both files of the index, the table first";
   const ServedFile good{.body = catalogue}, good_table{.body = bytes};
@@ -464,7 +464,7 @@ TEST_F(FetchedIndexTest, SingleSamplesNeedHashesOrVersions) {
   Dataset::Options ranged = options();
   ranged.access = Dataset::Access::kRange;
   EXPECT_THAT(error_text([&] { text_of(Dataset::open(url(), ranged), 0); }),
-              HasSubstr("it has no hashes, and no version of the shard"));
+              HasSubstr("the index has neither hashes nor a version of the shard"));
   build_index(index_path(), shards_in(data()), {.content = {.hashes = true}});
   upload();
   EXPECT_EQ(text_of(Dataset::open(url(), ranged), 5), "one");
@@ -482,7 +482,7 @@ TEST_F(FetchedIndexTest, AnIndexOfAStrangerNamesNeitherLocalPathsNorCommands) {
   upload();
   const Dataset data = open();
   EXPECT_THAT(error_text([&] { text_of(data, 0); }),
-              AllOf(StartsWith("an index from a URL names a path on this machine: '" + away),
+              AllOf(StartsWith("an index from a URL contains a path on this machine: '" + away),
                     HasSubstr("in '" + url()), HasSubstr("Dataset::Options::root")));
   Dataset::Options rooted = options();
   rooted.root = away;
@@ -496,7 +496,7 @@ TEST_F(FetchedIndexTest, AnIndexOfAStrangerNamesNeitherLocalPathsNorCommands) {
   EXPECT_EQ(text_of(Dataset::open(index_path(), options()), 0), "one");
   upload();
   EXPECT_THAT(error_text([&] { text_of(open(), 0); }),
-              StartsWith("an index from a URL names a command: 'pipe:"));
+              StartsWith("an index from a URL contains a command: 'pipe:"));
 }
 
 TEST_F(FetchedIndexTest, NoIndexIsWrittenToAUrl) {
@@ -636,7 +636,7 @@ TEST_F(FetchedIndexTest, ADamagedCopyIsFetchedAgain) {
     fs::remove(damaged);
     EXPECT_EQ(text_of(open(), 0), "one");
   }
-  // Opening notices each damage to the catalogue.
+  // Opening detects any damage to the catalogue.
   const std::string right = read_file(path);
   for (std::size_t at = 0; at < right.size(); at += 211) {
     std::string wrong = right;

@@ -20,7 +20,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using How = Dataset::JoinOptions::How;
 
-/// A dataset of images, and one of captions of every second image.
+/// A dataset of images, and a dataset with captions of every second image.
 struct Pictures {
   Pictures() {
     std::vector<test::Fields> first;
@@ -173,7 +173,8 @@ TEST(JoinTest, TheFingerprintIsOfBothDatasetsAndTheSamples) {
   EXPECT_NE(left.fingerprint(),
             t.images->join(t.captions->subset(std::vector<std::uint64_t>{0}), {.how = How::kLeft})
                 .fingerprint());
-  // Another version of the captions is another join; tokens tell them apart.
+  // A join with another version of the captions has another fingerprint, so tokens distinguish
+  // them.
   const auto sampler = make_sampler(left, {.seed = 3});
   const ResumeToken token = sampler->token();
   test::TarBuilder tar;

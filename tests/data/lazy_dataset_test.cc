@@ -241,7 +241,7 @@ TEST(LazyDatasetTest, PoliciesAreThoseOfAnIndex) {
   EXPECT_EQ(test::difference(Dataset::open_lazily(served.path(), options)[22], 22), "");
   EXPECT_EQ(test::difference(Dataset::open_lazily(served.path(), options)[22], 22), "");
   EXPECT_EQ(scans.count(), 1);
-  // A note that was made by other rules is not used.
+  // A note that was made with other options is not used.
   EXPECT_EQ(error_code([lazy = served.open()] { lazy[22]; }), ErrorCode::kCorruptShard);
 }
 
@@ -284,7 +284,7 @@ TEST(LazyDatasetTest, WhatASingleOptionForbidsIsSaidBeforeAnythingIsRead) {
               AllOf(HasSubstr("remote"), HasSubstr("no shard cache: '" + served.path() + "'"),
                     HasSubstr("Dataset::Options::cache")));
   EXPECT_THAT(text_with([](auto& o) { o.access = Dataset::Access::kRange; }),
-              AllOf(HasSubstr("only an index"), HasSubstr("single samples"),
+              AllOf(HasSubstr("needs an index"), HasSubstr("single samples"),
                     HasSubstr("`shardwise index -o INDEX DESCRIPTOR`")));
   EXPECT_THAT(text_with([](auto& o) { o.root = "/data"; }), HasSubstr("leave out the root"));
   for (const std::function<void(Index::Content&)>& change :

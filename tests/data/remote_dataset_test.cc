@@ -613,7 +613,7 @@ TEST_F(RemoteDatasetTest, OfAShardWithoutVersionsSamplesAreHeldToTheirHashes) {
   EXPECT_EQ(error_code([&] { hashed[7]; }), ErrorCode::kStaleIndex);
   const auto unhashed = open(false);
   EXPECT_THAT(error_text([&] { unhashed[7]; }),
-              AllOf(HasSubstr("no version of the shard (ETag"), HasSubstr(server_.url("/x.tar")),
+              AllOf(HasSubstr("nor a version of the shard (ETag"), HasSubstr(server_.url("/x.tar")),
                     HasSubstr("Index::Content::hashes")));
   EXPECT_EQ(error_code([&] { unhashed[7]; }), ErrorCode::kUnsupported);
 }

@@ -34,8 +34,8 @@ namespace {
 
 constexpr std::uint64_t kSamples = 10;  // per shard
 
-/// Records what all users did together: from which sample to which each shard was needed, with
-/// samples counted over all users.
+/// Records the uses of shards by all users: the first and the last sample for which a user needed
+/// a shard. Samples are numbered in the order in which the users together read them.
 class Diary {
  public:
   /// Records that a user read a sample of a shard.
@@ -370,7 +370,7 @@ TEST_F(SharedCacheTest, ShardsWithoutRoomAreLetGoOfWhenTheNextIsRead) {
   const Sample third = data[3 * kSamples], fourth = data[4 * kSamples];
   const Sample again = data[2 * kSamples];
   EXPECT_EQ(fourth["txt"], third["txt"]);
-  EXPECT_EQ(num_files(), 2) << "while one is held, samples of the others are read past the cache";
+  EXPECT_EQ(num_files(), 2) << "while one is held, samples of the others are read uncached";
 }
 
 TEST_F(SharedCacheTest, TheEndOfAnOlderPrefetcherLeavesTheFutureOfANewerOne) {

@@ -324,7 +324,7 @@ def sounds(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
 
 
 def gapped(path: Path, r: random.Random) -> tuple[Path, str]:
-    """Makes a file with a gap in its packets, with packets of two times at the same time, or with a drifting clock."""
+    """Makes a file with a gap in its packets, with two packets that have the same time, or with a drifting clock."""
     to = path.with_name("gap" + path.suffix)
     if path.suffix not in (".mkv", ".mp4", ".m4a", ".mov", ".webm"):
         raise Unmade("no times")
@@ -553,7 +553,7 @@ def sound_in_sequence(path: Path) -> Sound:
 
 
 class Reader:
-    """Runs READ_MEDIA, and sends it one request per line."""
+    """Runs the program READ_MEDIA, and sends requests to it, one per line."""
 
     def __init__(self, program: Path, kind: str, path: Path):
         self.process = subprocess.Popen([program, kind, path], stdin=subprocess.PIPE,

@@ -238,10 +238,10 @@ TEST_F(AttachTest, TwoColumnsMustNotHaveTheSameName) {
   build_index(index_, test::write_shards(dir_, 2, 3),
               {.content = {.columns = {{"cls", "cls", ""}}}});
   EXPECT_THAT(error_text([&] { attach_csv("id,cls\ns000000,1\n"); }),
-              HasSubstr("the index has a column 'cls'"));
+              HasSubstr("the index already has a column 'cls'"));
   attach_csv("id,txt\ns000000,1\n");
   EXPECT_THAT(error_text([&] { attach_csv("id,txt\ns000000,1\n", {.name = "other"}); }),
-              HasSubstr("the index has a column 'txt'"));
+              HasSubstr("the index already has a column 'txt'"));
   EXPECT_THAT(error_text([&] {
                 build_index(index_, test::write_shards(dir_, 2, 3),
                             {.content = {.columns = {{"txt", "txt", ""}}}});
@@ -261,7 +261,7 @@ TEST_F(AttachTest, AColumnThatTheIndexGotMeanwhileIsRefused) {
   build_index(index_, test::write_shards(dir_, 2, 3),
               {.content = {.columns = {{"cls", "cls", ""}}}});
   EXPECT_THAT(error_text([&] { static_cast<void>(writer.finish()); }),
-              HasSubstr("the index has a column 'cls'"));
+              HasSubstr("the index already has a column 'cls'"));
   EXPECT_TRUE(Index::open(index_)->side_tables().empty());
 }
 

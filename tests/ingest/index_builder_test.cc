@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <set>
+#include <string_view>
 #include <thread>
 
 #include "base/fault_point.h"
@@ -407,6 +409,59 @@ TEST(IndexBuilderTest, ReadersSeeTheOldOrTheNewIndexWhileItIsRebuilt) {
   stop = true;
   builder.join();
   EXPECT_THAT(sizes, testing::IsSubsetOf({20U, 60U}));
+}
+
+/// Where the thread that sweeps has to wait in a test of two builds, and what it waits for.
+struct Meeting {
+  const char* sweeper_stops_at;
+  const char* builder_reaches;
+};
+const Meeting* meeting = nullptr;
+std::atomic<bool> sweeper_stopped{false};
+std::atomic<bool> builder_reached{false};
+std::atomic<bool> swept{false};
+std::atomic<std::thread::id> sweeper;
+
+void wait_for(const std::atomic<bool>& flag) {
+  while (!flag) std::this_thread::yield();
+}
+
+/// Stops the sweeper at its fault point until the builder is at its own, and the builder there
+/// until the sweeper has ended, unless the builder waits for the sweeper.
+void meet(const char* point) {
+  const std::string_view name = point;
+  if (std::this_thread::get_id() == sweeper.load()) {
+    if (name != meeting->sweeper_stops_at) return;
+    sweeper_stopped = true;
+    wait_for(builder_reached);
+  } else if (sweeper_stopped && name == meeting->builder_reaches) {
+    builder_reached = true;
+    if (name == "table.committed") wait_for(swept);
+  }
+}
+
+TEST(IndexBuilderTest, ASweepDoesNotRemoveTheTableThatABuildHasJustReplaced) {
+  for (const Meeting& each :
+       {Meeting{"sweep.locked", "table.waits"}, Meeting{"sweep.opened", "table.committed"}}) {
+    SCOPED_TRACE(each.sweeper_stops_at);
+    const TempDir dir;
+    const auto shards = test::write_shards(dir, 2, 20);
+    build_index(dir / "t.idx", {shards[0]});
+    meeting = &each;
+    sweeper_stopped = builder_reached = swept = false;
+    set_fault_handler(meet);
+    std::thread other([&] {  // removes the table of shard 0
+      sweeper = std::this_thread::get_id();
+      build_index(dir / "t.idx", {shards[1]}, {.threads = 1});
+      swept = true;
+    });
+    wait_for(sweeper_stopped);
+    build_index(dir / "t.idx", {shards[0]}, {.threads = 1});
+    builder_reached = true;
+    other.join();
+    set_fault_handler(nullptr);
+    EXPECT_EQ(Index::open(dir / "t.idx")->find("s000000"), 0U);
+  }
 }
 
 TEST(IndexBuilderTest, TwoProcessesMayBuildOneIndexAtOnce) {

@@ -365,7 +365,7 @@ TEST_F(MovedTest, RelocationRefusesWhatIsNotWhatItWas) {
   };
   EXPECT_EQ(error_code([&] { relocate({}); }), ErrorCode::kStaleIndex);
   EXPECT_THAT(error_text([&] { relocate({}); }),
-              AllOf(HasSubstr("2 of 4 shards"), HasSubstr("not as indexed"),
+              AllOf(HasSubstr("2 of 4 shards"), HasSubstr("differ from the index"),
                     HasSubstr("'" + shard("new", 1) + "' (the time differs)"),
                     HasSubstr("BuildOptions::accept_times")));
   EXPECT_EQ(read_file(index()), before);

@@ -1,8 +1,8 @@
-// Random lives of an ImageLoader that the program abandons: whatever the loader was doing ends, no
-// sample is repeated, and proofs succeed if and only if they should.
+// Programs that use an ImageLoader at random, and abandon it: whatever the loader was doing ends,
+// no sample is repeated, and proofs succeed if and only if they should.
 //
-//     tools/test.sh --thorough -R libtorch_early_exit_test    many more lives
-//     SHARDWISE_SEED=17 libtorch_early_exit_test              one life, in detail
+//     tools/test.sh --thorough -R libtorch_early_exit_test    many more programs
+//     SHARDWISE_SEED=17 libtorch_early_exit_test              one program, in detail
 
 #include <torch/torch.h>
 

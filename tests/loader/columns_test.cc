@@ -351,7 +351,7 @@ TEST(ColumnsTest, WhatADecoderThrowsSaysWhoseFaultItIs) {
   const Column digits = columns::ragged_decoded("digits", DType::kInt16, decode_digits);
   EXPECT_ERROR(
       test::Says("cannot decode field 'digits'", "no digit at 2", "sample 0 ('s00000') in shard",
-                 "mend the member", "leave the sample out"),
+                 "repair the member", "leave the sample out"),
       one_batch(data, {digits}));
   EXPECT_THAT(one_batch(data, {digits}, {.max_bad = 1}).samples(), ElementsAre(1)) << "left out";
   EXPECT_ERROR(test::Says("'digits'", "(odd): sample 0"),

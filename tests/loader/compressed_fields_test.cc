@@ -154,7 +154,7 @@ TEST(CompressedFieldsTest, WhatCannotBeExpandedIsABadField) {
   EXPECT_THAT(
       text(good.substr(0, good.size() - 3)),
       test::Says("cannot decode field 'txt.gz'", "as gzip (truncated", "within a gzip stream",
-                 "sample 0 ('s00000') in shard", "mend the member", "leave the sample out"));
+                 "sample 0 ('s00000') in shard", "repair the member", "leave the sample out"));
   EXPECT_THAT(text(""), HasSubstr("as gzip (truncated"));
   EXPECT_THAT(text(changed), HasSubstr("as gzip (incorrect data check)"));
   EXPECT_THAT(text(good + "more"), HasSubstr("nor zeros"));

@@ -228,7 +228,7 @@ TEST_F(RemoteLengthsTest, SamplesThatAreHeldOverAreFetchedAgain) {
         loader.set_epoch(epoch);
         EXPECT_EQ(take_rest(loader), std::size_t{kShards * kSamples});
       }
-      // Without room in time, the shard is fetched past the cache.
+      // If the cache gets no room in time, the shard is fetched without being cached.
       const ShardCache::Stats stats = data.cache()->stats();
       EXPECT_GT(stats.fetched + stats.bypassed, std::uint64_t{kEpochs * kShards});
     }

@@ -486,10 +486,10 @@ TEST(TransformTest, WhatCannotBeIsRefusedWithARemedy) {
                              HasSubstr("from 1 to 2^24")));
   EXPECT_THAT(refusal({.horizontal_flip = 1.5}),
               testing::AllOf(HasSubstr("cannot transform images"), HasSubstr("horizontal_flip"),
-                             HasSubstr("probability of 1.500000"), HasSubstr("from 0 to 1")));
+                             HasSubstr("is 1.500000"), HasSubstr("from 0 to 1")));
   EXPECT_THAT(refusal({.vertical_flip = std::nan("")}),
               testing::AllOf(HasSubstr("cannot transform images"), HasSubstr("vertical_flip"),
-                             HasSubstr("probability of nan"), HasSubstr("from 0 to 1")));
+                             HasSubstr("is nan"), HasSubstr("from 0 to 1")));
   EXPECT_THAT(refusal({.resize = {2, 2}, .resize_shorter_side = 5}),
               testing::AllOf(HasSubstr("cannot transform images"), HasSubstr("more than one"),
                              HasSubstr("random_resized_crop, resize and resize_shorter_side"),

@@ -240,7 +240,7 @@ TEST(ValueColumnsTest, AnArrayThatIsNotARowNamesTheReason) {
   };
   const Column any = columns::array("json:$", DType::kInt64);
   for (const char* json : {"[1, [2]]", "[[1], 2]", "[[], 1]", "[[[]], [1]]"}) {
-    refused(json, any, "it has arrays beside numbers");
+    refused(json, any, "it mixes arrays and numbers");
   }
   for (const char* json : {"[[1], [2, 3]]", "[[], [1]]", "[[[1]], [[2], [3]]]"}) {
     refused(json, any, "its arrays differ in length");

@@ -177,7 +177,7 @@ class Token:
         require(begins.group() in ("sw2.", "sw3.", "sw4."), "another version")
         version, text = int(begins.group()[2]), text[4:]
         require(re.fullmatch("[A-Za-z0-9_-]*", text), "no token")
-        require(len(text) % 4 != 1, "no token")  # six bits are no byte
+        require(len(text) % 4 != 1, "no token")  # a single last character has only six bits
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         require(base64.urlsafe_b64encode(data).decode().rstrip("=") == text, "no token")
         require(len(data) >= 8 and words(hash64(data[:-8])) == data[-8:], "damaged")

@@ -62,7 +62,7 @@ class Skips {
       return range.epoch == at.epoch && range.begin <= at.position && at.position < range.end;
     });
   }
-  /// Adds the entries that a run beginning at `point` leaves out in addition.
+  /// Adds the entries of a skip list that a run gets when it begins at `point`.
   void add(const Entries& entries, SkipList::Point point) {
     for (const auto& [sample, wanted] : entries.samples) {
       const SkipList::Point from = std::max(wanted, point);

@@ -303,6 +303,22 @@ def test_keys_are_told_without_a_shard(ds: shardwise.Dataset, shards: Path) -> N
     assert shardwise.open(ds.path).sample_keys() == ds.sample_keys()
 
 
+def test_a_shard_without_an_end_marker_is_warned_of(shards: Path, tmp_path: Path) -> None:
+    whole = sorted(shards.glob("*.tar"))[0]
+    with tarfile.open(whole) as tar:
+        end = max(m.offset_data + (m.size + 511) // 512 * 512 for m in tar.getmembers())
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(whole.read_bytes()[:end])
+    shardwise.index(tmp_path / "whole.idx", whole)  # pytest makes a warning an error
+    with pytest.warns(UserWarning, match="may be truncated between two members: '.*cut.tar'") as seen:
+        report = shardwise.index(tmp_path / "cut.idx", cut)
+    assert seen[0].filename == __file__
+    assert report.without_end_marker == [str(cut)]
+    with pytest.warns(UserWarning, match="cut.tar") as seen:
+        shardwise.open(cut, index_directory=tmp_path / "kept")
+    assert seen[0].filename == __file__
+
+
 def test_a_column_without_a_value_is_warned_of(
     shards: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
 ) -> None:

@@ -186,7 +186,7 @@ def test_a_resolver_that_gives_no_url_is_named_with_what_it_gave(
 ) -> None:
     cache = shardwise.ShardCache(str(tmp_path / "cache"), resolve=lambda url: given)
     url = server.url + "/train-000000.tar"
-    with pytest.raises(InvalidArgument, match=f"'{url}', but {shown}; "):
+    with pytest.raises(InvalidArgument, match=f": {shown} for '{url}'; "):
         shardwise.index(tmp_path / "x.idx", url, cache=cache)
 
 

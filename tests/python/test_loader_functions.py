@@ -75,7 +75,7 @@ def test_what_is_not_as_declared_is_refused(ds: shardwise.Dataset) -> None:
         ("float32", (2,), np.zeros(3, np.float32), errors.BadField, r"\[3\] instead of \[2\]"),
         ("float32", (2,), b"1234", errors.BadField, "4 bytes of float32 instead of 8"),
         ("float32", None, b"12345", errors.BadField, "5 bytes of float32; "),
-        ("float32", (2,), None, errors.InvalidArgument, "returned no array: NoneType"),
+        ("float32", (2,), None, errors.InvalidArgument, "did not return an array: NoneType"),
         ("uint8", (2,), np.zeros(2, np.int8), errors.InvalidArgument, "format 'b'"),
         ("int64", (), "text", ValueError, "text"),
     ]
@@ -563,7 +563,7 @@ def test_numbers_are_not_cut_to_whole_ones(ds: shardwise.Dataset) -> None:
             one_batch(ds, column)
     empty = one_batch(ds, columns.function("f", "int32", None, lambda s, r: []), batch_size=2)
     assert [row.size for row in empty["f"]] == [0, 0]
-    with pytest.raises(errors.InvalidArgument, match="no bfloat16: float; "):
+    with pytest.raises(errors.InvalidArgument, match="did not return bfloat16: float; "):
         one_batch(ds, columns.function("f", "bfloat16", (), lambda s, r: 1.0))
 
 

@@ -221,7 +221,7 @@ def test_wrong_tables(index, tmp_path):
         refused(InvalidArgument, "one value for each row", {"key": ["k1"], "a": values})
     shardwise.attach(index, TABLE, on="key")
     refused(InvalidArgument, "side table of this name", TABLE)
-    refused(InvalidArgument, "the index has a column 'i'", TABLE, name="other")
+    refused(InvalidArgument, "the index already has a column 'i'", TABLE, name="other")
     with pytest.raises(NotFound, match="its side tables are 'table'"):
         shardwise.detach(index, "other")
 

@@ -164,13 +164,13 @@ TEST_F(ShardCacheProcessTest, AFetchThatIsStoppedIsNamedAndTheWaitCanBeCancelled
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(
         test::error_text([&] { CacheAccess::get(*cache, request(0)); }),
-        AllOf(::testing::HasSubstr("is stopped"), ::testing::HasSubstr(path(0) + "' (" + who),
-              ::testing::HasSubstr("which is stopped"),
+        AllOf(::testing::HasSubstr("is suspended"), ::testing::HasSubstr(path(0) + "' (" + who),
+              ::testing::HasSubstr("which is suspended"),
               ::testing::HasSubstr("kill -CONT " + std::to_string(fetching.pid()))));
   }
   EXPECT_EQ(cache->stats().waits, 2U);
   ASSERT_THAT(words, ::testing::SizeIs(1)) << "it is said once a shard";
-  EXPECT_THAT(words[0], AllOf(::testing::StartsWith(who), ::testing::HasSubstr("stopped")));
+  EXPECT_THAT(words[0], AllOf(::testing::StartsWith(who), ::testing::HasSubstr("suspended")));
 
   std::atomic<bool> cancel{false};
   ShardCache::Options cancelling = options(2 * kShardBytes);

@@ -228,7 +228,7 @@ TEST(JsonNamesTest, EachHasOneTypeInAllCommands) {
   add_json_commands(*tools::make_program(out), "", commands);
   EXPECT_EQ(all.commands, commands);
   if (!tools::has_loader()) return;
-  // Those that only shardwise-train prints, or that an image with forgiven damage has.
+  // Names that only shardwise-train prints, or that occur only for an image with forgiven damage.
   const std::set<std::string> others = {
       "accuracy", "bad_samples", "compute_threads", "correct", "evaluated",
       "example",  "loss",        "num_epochs",      "proofs",  "stopped"};

@@ -1,5 +1,5 @@
-// Tests shards at a server that requires signed URLs. Every command fetches them by the URLs given
-// now. Files on the disk must not contain the signatures.
+// Tests shards at a server that requires signed URLs. Every command fetches the shards by the URLs
+// in its own arguments. Files on the disk must not contain the signatures.
 
 #include <filesystem>
 

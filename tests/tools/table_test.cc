@@ -177,8 +177,9 @@ TEST(ListTest, AFieldWithADotIsAnsweredWithItsName) {
   const SmallIndex index;
   expect_failure(shardwise({"cat", index.path(), "5", ".jpg"}),
                  {"no field '.jpg'", "write names of fields without the leading dot: use \"jpg\""});
-  expect_failure(shardwise({"cat", index.path(), "5", ".gif"}),
-                 {"write names of fields without the leading dot: they are jpg, cls"});
+  expect_failure(
+      shardwise({"cat", index.path(), "5", ".gif"}),
+      {"write names of fields without the leading dot: the sample's fields are jpg, cls"});
   expect_failure(shardwise({"cat", index.path(), "5", "gif"}), {"its fields are jpg, cls"});
 }
 

@@ -37,7 +37,7 @@ class Terminal {
 
   bool is_open() const { return slave_ >= 0; }
   int fd() const { return slave_; }
-  /// What was written since, with line ends as they were written.
+  /// Returns what was written since the last call, with its original line ends.
   std::string shown() const {
     std::string text;
     char buffer[4096];

@@ -119,7 +119,7 @@ TEST(TokenCommandTest, SaysWhereATokenStandsAmongBatchesByLength) {
                    .delivered = 4};
   const std::string text = token.to_text();
   EXPECT_THAT(shardwise_output({"token", text}),
-              AllOf(HasSubstr("batches        4 samples delivered of the current window"),
+              AllOf(HasSubstr("batches        4 delivered of the current window"),
                     HasSubstr("rule: field txt, unit 1, window 32, batch_size 6, max_tokens 0\n")));
   EXPECT_THAT(shardwise_output({"token", "--json", text}),
               HasSubstr("\"batches\":{\"rule\":\"field txt, unit 1, window 32, batch_size 6, "

@@ -117,16 +117,19 @@ void add_attach_command(CLI::App& program, Output& out) {
       ->needs(file);
   command
       ->add_option("--column", options->table.columns,
-                   "column to attach, and its name in the index; default: all; may be repeated")
+                   "column to attach, and its name in the index; may be given several times "
+                   "(default: all columns)")
       ->type_name("[NAME=]COLUMN")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->needs(file);
   command
       ->add_option("--name", options->table.name,
-                   "name of the side table; default: that of FILE without its ending")
+                   "name of the side table (default: the name of FILE without its extension)")
       ->needs(file);
-  command->add_option("--table", options->table.sql_table, "table of a SQLite file with several")
+  command
+      ->add_option("--table", options->table.sql_table,
+                   "table to read from a SQLite file; needed if the file has several tables")
       ->type_name("TABLE")
       ->needs(file);
   command->add_flag("--replace", options->table.replace, "replace the side table of the same name")

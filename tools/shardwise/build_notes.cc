@@ -54,6 +54,13 @@ void say_files_left_out(const std::vector<std::string>& files) {
                           counted(files.size(), "file", "is", "are"), some_of(files)));
 }
 
+void say_without_end_marker(const std::vector<std::string>& shards) {
+  if (shards.empty()) return;
+  say("note",
+      fmt::format("{} no end-of-archive marker, and so may be truncated between two members: {}",
+                  counted(shards.size(), "shard", "has", "have"), some_of(shards)));
+}
+
 void say_members_left_out(std::uint64_t num_members, const std::string& index) {
   if (num_members == 0) return;
   const auto opened = Index::open(index);

@@ -34,6 +34,8 @@ std::vector<std::string> unknown_files(const std::vector<std::string>& files);
 void say_what_is_fetched(const BuildPlan::RemoteReading& remote);
 /// Prints the files in the folders whose names are not those of shards.
 void say_files_left_out(const std::vector<std::string>& files);
+/// Prints the shards that may lack samples, because they have no end-of-archive marker.
+void say_without_end_marker(const std::vector<std::string>& shards);
 /// Prints how many members the index at `index` omits, and how many gave a column no value.
 void say_members_left_out(std::uint64_t num_members, const std::string& index);
 /// Returns e.g. ", with the rest of 2 shards behind damage, 1.5 MiB": bytes that belong to no

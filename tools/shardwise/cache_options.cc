@@ -69,16 +69,15 @@ void add_lookup_options(CLI::App& command, Index::Lookup& lookup) {
   constexpr const char* kGroup = "Shards that moved";
   command
       .add_option("--root", lookup.root,
-                  "folder to which the shards moved, and below which the paths of the index are "
-                  "looked up; absolute paths are first shortened by the deepest folder that all "
-                  "shards share")
+                  "folder to which the shards moved; relative paths of the index begin in it, and "
+                  "of absolute paths the part after the deepest folder that all shards share")
       ->type_name("DIR")
       ->group(kGroup);
   command
       .add_flag(
           "--accept-times", lookup.accept_times,
-          "accept shards, e.g. copies, whose modification times differ from the index, if size, "
-          "first bytes and some tar headers agree with the index")
+          "accept changed modification times of shards, e.g. of copies, if the size, the first "
+          "bytes and some tar headers agree with the index")
       ->group(kGroup);
 }
 
@@ -99,7 +98,7 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
       ->needs(cache);
   command
       .add_flag("--cache-bypass-large", arguments.bypass_large,
-                "fetch a shard that is larger than the cache again at each use, instead of failing")
+                "do not fail if a shard is larger than the cache, but fetch it again at each use")
       ->group(kGroup)
       ->needs(cache);
   arguments.command = &command;

@@ -455,12 +455,12 @@ void add_epoch_command(CLI::App& program, Output& out) {
   add_run_options(*command, options->run, /*with_size=*/false);
   command
       ->add_option("--nodes", options->nodes,
-                   "number of nodes, each with an equal block of the ranks and a cache, which "
-                   "keeps shards that other ranks of the node still need")
+                   "number of nodes; each has an equal block of the ranks, and one cache for "
+                   "them, which does not evict a shard that another of these ranks still needs")
       ->transform(kPositiveNumber)
       ->type_name("N");
   command->add_flag("--allow-empty", options->allow_empty,
-                    "accept an epoch without samples, of which nothing is proven");
+                    "accept an epoch without samples, instead of failing");
   if (!has_loader()) refuse_loader_options(*command);
   mark_common(*command, {"--batch", "--threads", "--decode", "--resize", "--sampler", "--seed",
                          "--epoch", "--world", "--rank", "--cache", "--json"});

@@ -216,8 +216,8 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
             for (const std::string& given : all) add_headers(given, fetching.headers);
           },
           "header 'Name: value' of every http and https request; s3:// gets only headers "
-          "x-amz-*, gs:// only x-goog-*; @FILE reads a header from each line, hidden from "
-          "process lists; repeatable")
+          "x-amz-*, gs:// only x-goog-*; @FILE reads one header per line of the file, so that "
+          "process lists do not show it; may be given several times")
       ->type_name("HEADER")
       ->allow_extra_args(false)
       ->group(kFetchGroup);

@@ -92,6 +92,7 @@ FoundIndex find_index(const std::string& name, const FirstUse& first_use) {
                     counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
                     progress.seconds(), in_quotes(index)));
     say_files_left_out(unknown_files(sources.left_out));
+    say_without_end_marker(report.without_end_marker);
     say_members_left_out(report.summary.num_skipped, index);
   };
   options.on_wait = [&](const std::string& builder, std::chrono::milliseconds waited) {

@@ -22,21 +22,23 @@ void add_group_options(CLI::App& command, GroupArguments& arguments) {
           ->group(kGroupGroup);
   command
       .add_option("--group", arguments.groups,
-                  "a group and its batch size; repeat it for each group, in the order of the run. "
-                  "0 means --batch. By default each value of the expression is a group")
+                  "a group and its batch size; 0 means the size of --batch; give the option once "
+                  "for each group, in the order of the run (default: each value of the "
+                  "expression is a group)")
       ->type_name("KEY=BATCH")
       ->needs(by)
       ->group(kGroupGroup);
   command
       .add_option("--group-window", arguments.window,
-                  "positions of the order that are divided together; by default 8192")
+                  "number of consecutive positions of the order whose samples are divided into "
+                  "batches together (default: 8192)")
       ->transform(kPositiveNumber)
       ->type_name("N")
       ->needs(by)
       ->group(kGroupGroup);
   command
       .add_option("--leftovers", arguments.leftovers,
-                  "for samples of a group that fill no batch of their window")
+                  "rule for samples of a group that do not fill a batch at the end of a window")
       ->check(CLI::IsMember({"hold_over", "smaller_batch"}))
       ->capture_default_str()
       ->needs(by)

@@ -36,7 +36,7 @@ std::vector<std::string> names_of(const CLI::Option& option) {
   return names;
 }
 
-/// What help appends to a description.
+/// Returns the conditions and the default that help appends to an option's description.
 std::string conditions_of(const CLI::Option& option) {
   std::string text;
   if (option.get_required() && !option.get_positional()) text += " (required)";

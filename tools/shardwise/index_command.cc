@@ -92,8 +92,8 @@ Index::Content content_of(const IndexOptions& options, Index::Content content) {
   return content;
 }
 
-/// Returns the options taken from `content`, because they were not given now: e.g. "--hash,
-/// --column cls=cls".
+/// Returns the options that were taken from `content` because this command does not give them, e.g.
+/// "--hash, --column cls=cls".
 std::string kept_options(const IndexOptions& options, const Index::Content& content) {
   const Index::Content given = content_of(options, {});
   std::string text;
@@ -412,8 +412,8 @@ void add_index_command(CLI::App& program, Output& out) {
                  "leave out shards that do not exist, instead of failing")
       ->excludes(check_md5);
   command->add_flag("--accept-times", options->accept_times,
-                    "accept shards with new modification times, e.g. copies, without reading them "
-                    "again, if size, first bytes and some headers agree");
+                    "do not read shards again that only have new modification times, e.g. copies, "
+                    "if size, first bytes and some headers agree with the index");
   command->add_flag("--check-index", options->check_index,
                     "read the whole existing index first, and scan all shards if it is damaged");
   CLI::Option* const relocate =
@@ -429,8 +429,8 @@ void add_index_command(CLI::App& program, Output& out) {
       ->needs("--cache");
   command->add_flag(
       "--dry-run", options->dry_run,
-      "write nothing; list the shards that would be read, are unchanged, missing, or no longer "
-      "among the sources");
+      "write nothing; list the shards that would be read, those that are unchanged or missing, "
+      "and those that the sources no longer name");
   command->add_flag("--header", options->header, kHeaderHelp)->needs("--dry-run");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print the report as one JSON object");

@@ -73,12 +73,7 @@ void print_notes(const std::string& index, const BuildReport& report, const Note
                     counted(noted.gone.size(), "shard", "was", "were"), some_of(noted.gone)));
   }
   say_files_left_out(noted.left_out);
-  if (!noted.without_end_marker.empty()) {
-    say("note",
-        fmt::format("{} no end-of-archive marker, and so may be truncated between two members: {}",
-                    counted(noted.without_end_marker.size(), "shard", "has", "have"),
-                    some_of(noted.without_end_marker)));
-  }
+  say_without_end_marker(noted.without_end_marker);
   if (!noted.concatenated.empty()) {
     say("note", fmt::format("{} made of several archives, all of which were read: {}",
                             counted(noted.concatenated.size(), "shard", "is", "are"),

@@ -36,8 +36,8 @@ struct JsonName {
 /// All names, sorted. Bytes that are not UTF-8 have the name with "_hex" appended, as hexadecimal.
 const std::vector<JsonName>& json_names();
 
-/// A name that an earlier version printed. Until the next release it stands beside the new one,
-/// with the same value.
+/// A name that an earlier version printed. Until the next release, the output has both names, with
+/// the same value.
 struct OldJsonName {
   std::string_view command;
   std::string_view now;
@@ -47,7 +47,7 @@ std::span<const OldJsonName> old_json_names();
 
 /// Prints one line of JSON with the old names of `command`, e.g. "cache prune".
 void print_json(Output& out, std::string_view command, nlohmann::ordered_json json);
-/// The same without printing.
+/// Returns `json` with the old names of `command` added.
 nlohmann::ordered_json with_old_names(std::string_view command, nlohmann::ordered_json json);
 
 }  // namespace shardwise::tools

@@ -57,10 +57,7 @@ void add_order_command(CLI::App& program, Output& out) {
   CLI::App* command =
       program.add_subcommand("order", "Print the sample numbers that one rank reads, one per line");
   const auto options = std::make_shared<OrderCommandOptions>();
-  command
-      ->add_option("--from", options->from,
-                   "place, in the rank's order, of the first sample "
-                   "to print, from 0")
+  command->add_option("--from", options->from, "skip the first N samples of the rank")
       ->transform(kWholeNumber)
       ->type_name("N");
   command->add_option("--limit", options->limit, "print at most N samples")
@@ -72,8 +69,8 @@ void add_order_command(CLI::App& program, Output& out) {
   mark_common(*command, {"--size", "--sampler", "--seed", "--epoch", "--world", "--rank", "--from",
                          "--limit", "--json"});
   command->footer(
-      "Without --rank, the samples are those of rank 0; without --world under srun, mpirun or "
-      "torchrun, those of the launcher's rank.\n\n"
+      "Without --rank, it prints the samples of rank 0. Under srun, mpirun or torchrun, and "
+      "without --world, it prints those of the launcher's rank.\n\n"
       "Example:\n  shardwise order train.idx --epoch 3 --world 8 --rank 0 --limit 10");
   command->callback([options, &out] {
     go_by_launcher(options->run);

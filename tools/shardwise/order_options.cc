@@ -204,7 +204,7 @@ void add_shared_options(CLI::App& command, OrderArguments& arguments) {
   });
 }
 
-/// Adds the options of single kinds of order.
+/// Adds the options that apply only to some kinds of order.
 void add_kind_options(CLI::App& command, OrderArguments& arguments) {
   std::vector<detail::KindOption> left = detail::kind_options();
   std::erase_if(left, [](const auto& option) { return option.option == "--no-shuffle"; });
@@ -227,13 +227,11 @@ void add_kind_options(CLI::App& command, OrderArguments& arguments) {
 void add_order_options(CLI::App& command, OrderArguments& arguments) {
   arguments.order_options.push_back(
       command
-          .add_option("--sampler", arguments.sampler,
-                      "order of the samples; chunked shuffles "
-                      "chunks of samples; sharded shuffles "
-                      "whole shards; sequential does not "
-                      "shuffle; resampled draws with "
-                      "replacement; wids is the order of "
-                      "Python wids")
+          .add_option(
+              "--sampler", arguments.sampler,
+              "order of the samples; chunked shuffles chunks of samples; sharded shuffles whole "
+              "shards; sequential does not shuffle; resampled draws with replacement; "
+              "wids is the order of Python wids")
           ->check(CLI::IsMember({"chunked", "sharded", "sequential", "resampled", "wids"}))
           ->capture_default_str()
           ->group(kGroup));
@@ -267,9 +265,9 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
       command
           .add_option(
               "--schedule", arguments.schedule,
-              "other weights of --mix from a position of the run on, in the order of --mix; "
-              "give it again for each change; positions count the samples that all ranks "
-              "read in all epochs, rounded up to a multiple of 256")
+              "change the weights of --mix at a position of the run; give one weight for each "
+              "index, and the option once for each change; the position is the number of "
+              "samples that all ranks have read in all epochs, rounded up to a multiple of 256")
           ->type_name("POSITION=WEIGHT,...")
           ->allow_extra_args(false)
           ->group(kRareGroup));

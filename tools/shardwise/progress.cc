@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100};
 constexpr std::chrono::seconds kLineInterval{10};
-/// The time left is not estimated from less.
+/// The remaining time is estimated only after this many seconds.
 constexpr double kShortestSeconds = 1;
 constexpr std::size_t kSmallestBar = 10;
 constexpr std::size_t kLargestBar = 40;

@@ -121,7 +121,7 @@ void run(const TokenOptions& options, Output& out) {
   out.print("epoch          {}\nposition       {} over all ranks\n", token.epoch, token.position);
   if (token.batches) {
     out.print("batches        {} delivered of the current window; rule: {}\n",
-              counted(token.batches->delivered, "sample"), escaped(token.batches->rule));
+              human_count(token.batches->delivered), escaped(token.batches->rule));
   }
   if (token.audit)
     out.print("delivered      {} of this epoch\n", counted(token.audit->count, "sample"));

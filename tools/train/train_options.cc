@@ -131,9 +131,10 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
       ->transform(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
-  app.add_option("--timeout", options.timeout_seconds,
-                 "seconds that a rank waits for the other ranks to connect, or in a step; the "
-                 "end of a rank is noticed at once")
+  app.add_option(
+         "--timeout", options.timeout_seconds,
+         "longest wait for another rank, while connecting or in a step; if a rank ends, the "
+         "others stop at once")
       ->check(CLI::Range(0.1, 1e6))
       ->type_name("SECONDS")
       ->capture_default_str();
@@ -152,8 +153,8 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
                                            "continue from the checkpoint, on any number of ranks")
                                   ->needs(checkpoint);
   app.add_flag("--allow-changes", options.allow_changes,
-               "let --resume accept other weights of --mix, and after a complete epoch changed "
-               "data or another order")
+               "let --resume accept other weights of --mix; after a complete epoch, also changed "
+               "data and another order")
       ->needs(resume);
 }
 

@@ -175,6 +175,23 @@ build_cli11() {
   build_with_cmake . -DCLI11_BUILD_TESTS=OFF -DCLI11_BUILD_EXAMPLES=OFF -DCLI11_BUILD_DOCS=OFF
 }
 
+# Only the containers and codecs of src/decode/video/libav.cc, and only the parts under the LGPL: without
+# --enable-gpl. AV1 would need another library.
+build_ffmpeg() {
+  ./configure --prefix="$prefix" --disable-shared --enable-static --enable-pic --disable-debug \
+    --disable-programs --disable-doc --disable-autodetect --disable-network --disable-avdevice \
+    --disable-avfilter --disable-everything --enable-zlib \
+    --enable-demuxer=mov,matroska,wav,flac,mp3,ogg \
+    --enable-decoder=h264,hevc,vp8,vp9,mpeg4,mpeg2video,mpeg1video,h263,mjpeg,ffv1,prores,theora \
+    --enable-decoder=aac,mp3float,mp2float,flac,alac,vorbis,opus,ac3,eac3,adpcm_ms,adpcm_ima_wav \
+    --enable-decoder='pcm_*' \
+    --enable-parser=h264,hevc,vp8,vp9,mpeg4video,mpegvideo,h263,mjpeg,aac,mpegaudio,flac,vorbis,opus,ac3 \
+    --extra-cflags="-I$prefix/include -fvisibility=hidden -ffunction-sections -fdata-sections" \
+    --extra-ldflags="-L$prefix/lib"
+  make -j "$jobs"
+  make install
+}
+
 # ---- Sources and licences.
 
 # Prints the path of the source. Downloads it if necessary.
@@ -201,6 +218,7 @@ licence_of() {  # NAME: prints the files that a wheel must include
     highway) say LICENSE LICENSE-BSD3 ;;
     boost) say LICENSE_1_0.txt ;;
     json) say LICENSE.MIT ;;
+    ffmpeg) say LICENSE.md COPYING.LGPLv2.1 ;;
     *) say LICENSE ;;
   esac
 }

@@ -166,7 +166,7 @@ class SHARDWISE_EXPORT Index {
     std::uint64_t shard_bytes = 0;    ///< sizes of the shards
     std::uint64_t content_bytes = 0;  ///< sizes of the members
     Hash128 fingerprint;
-    std::string built_with;    ///< "shardwise 0.1.0"
+    std::string built_with;    ///< "shardwise 0.2.0"
     std::string built_at;      ///< time in UTC, ISO 8601
     Content content;           ///< the options of the build
     std::optional<Part> part;  ///< present if the index is one of several parts

@@ -8,8 +8,9 @@
 
 namespace shardwise {
 
-/// A table whose columns are metadata columns of an index, beside those of Index::Column. It is
-/// stored in the file `<index>.side`. Index::side_tables() lists the tables of an index.
+/// A table whose columns are metadata columns of an index, in addition to those of
+/// Index::Column. It is stored in the file `<index>.side`. Index::side_tables() lists the tables of
+/// an index.
 ///
 /// A row belongs to the samples that have its key. Building or updating the index does not change
 /// its side tables. The values of a sample without a row are null. Side tables change neither the

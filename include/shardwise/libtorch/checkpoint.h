@@ -47,7 +47,7 @@ class SHARDWISE_EXPORT Checkpoint {
   [[nodiscard]] const ResumeToken& token() const noexcept { return token_; }
   /// The path of the file from which this checkpoint was read.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Name and versions of the writer, e.g. "shardwise 0.1.0, LibTorch 1.13.1": the writer of the
+  /// Name and versions of the writer, e.g. "shardwise 0.2.0, LibTorch 1.13.1": the writer of the
   /// file if this checkpoint was read, otherwise this program.
   [[nodiscard]] const std::string& writer() const noexcept { return writer_; }
   [[nodiscard]] bool contains(const std::string& name) const { return values_.contains(name); }

@@ -239,8 +239,8 @@ class SHARDWISE_EXPORT Loader {
     /// 1 us, element k times from 2^(k-1) us to 2^k us, and the last element all longer times.
     std::array<std::uint64_t, 32> sample_times{};
     std::chrono::nanoseconds slowest_time{};
-    /// Shard and key of the slowest sample. If it is in a claim whose rows share their time, the
-    /// last sample of that claim.
+    /// Shard and key of the slowest sample. If the rows of a claim share their time, this is the
+    /// last sample of the claim.
     std::string slowest_sample{};
 
     /// Damage that image decoders accepted; see ImageDecoding::strict.

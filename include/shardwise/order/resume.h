@@ -63,7 +63,7 @@ struct SHARDWISE_EXPORT ResumeToken {
   /// Progress within a window of batches by length or group.
   struct Batches {
     std::string rule;             ///< identifies how batches are made
-    std::uint64_t delivered = 0;  ///< samples delivered from the window at `position`
+    std::uint64_t delivered = 0;  ///< batches delivered from the window at `position`
 
     friend bool operator==(const Batches&, const Batches&) = default;
   };

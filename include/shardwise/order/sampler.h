@@ -228,12 +228,13 @@ class SHARDWISE_EXPORT Sampler {
   /// All deliveries of `sample` from the point where the sampler began to the end of the epoch.
   [[nodiscard]] virtual std::vector<Delivery> find_deliveries(std::uint64_t sample) const = 0;
 
-  /// Number of ranks that get different samples, and this rank's number among them.
+  /// Number of shares, and the number of this rank's share. Replicas form one share.
   [[nodiscard]] std::uint64_t num_shares() const noexcept {
     return ranks_.world_size / ranks_.replicas;
   }
   [[nodiscard]] std::uint64_t share() const noexcept { return ranks_.rank / ranks_.replicas; }
-  /// Samples per step over all ranks that get different samples.
+  /// Number of samples in a step, over all shares. Replicas get the same samples, so they count
+  /// once.
   [[nodiscard]] std::uint64_t step_size() const noexcept;
   /// Sets the number of samples that all ranks together deliver, and the number that this rank
   /// delivers.

@@ -11,8 +11,8 @@
 
 namespace shardwise {
 
-/// A list of what a run leaves out on purpose: samples, and ranges of positions in single epochs,
-/// e.g. the steps around a loss spike.
+/// Lists the samples that a run leaves out on purpose, and the ranges of positions that it leaves
+/// out in single epochs, e.g. the steps around a loss spike.
 ///
 /// Skipped samples leave no gap: later samples take their place. The numbers of samples of two
 /// ranks still differ by at most one, and every other sample is still delivered exactly once.

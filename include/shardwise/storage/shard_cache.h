@@ -87,7 +87,7 @@ class SHARDWISE_EXPORT ShardCache {
     /// The fetchers for remote shards. Null means a default Fetchers object.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
     /// Called after waiting one second for a shard that another process fetches. It is called once
-    /// per shard, and once more if that process is stopped.
+    /// per shard, and once more if that process is suspended.
     /// @param holder  the process, e.g. "process 17 (python3)"; "another process" if it is
     ///   invisible.
     /// Threads: called on the waiting thread.
@@ -105,16 +105,16 @@ class SHARDWISE_EXPORT ShardCache {
     bool read_only = false;
     /// Share the directory with its group. Members of the group may write to it, whatever their
     /// umask is. An existing shared directory is used even if another user owns it. A process
-    /// updates the time of use only of shards that its own user fetched. Shards with unknown next
-    /// use of several users are therefore evicted by the time of their fetch.
+    /// updates the time of use only of shards that its own user fetched. If the next use of a shard
+    /// is unknown, uses by other users therefore do not delay its eviction.
     /// Security: members must trust each other. Only shards whose hashes are in the index are
     ///   checked: when this process first opens such a shard, it compares the shard's bytes with
     ///   the hashes. It does so in every cache to which other users may write.
     bool group_shared = false;
   };
 
-  /// Counts of what this process did with a cache. Sizes are those of expanded shards unless stated
-  /// otherwise.
+  /// Counts of this process's operations on a cache. Sizes are those of expanded shards unless
+  /// stated otherwise.
   struct Stats {
     std::uint64_t hits = 0;
     /// Requests for shards that were not cached: fetched, waited for, or read during the fetch.

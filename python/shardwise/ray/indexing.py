@@ -74,7 +74,7 @@ def index(
         merged index has the table of a single build, byte for byte, for any number.
     columns, hashes, unique_keys, on_bad, drop_missing: as for shardwise.index().
     max_retries: how often the part of a dead worker is built again; the build continues where that
-        worker stopped. ray_remote_args: options of the tasks, as of ray.remote().
+        worker stopped. ray_remote_args: options of the tasks, as for ray.remote().
 
     Cost: one CPU and one thread per task; the driver merges, and reads no shard. Raises what
     shardwise.index() raises, with the node's name. Then finished parts remain beside the output,

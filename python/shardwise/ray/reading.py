@@ -72,7 +72,7 @@ class Planned:
         return int((self._ends[last] - self._ends[starts]).max(initial=0))
 
     def cut(self, parts: int) -> list[tuple[int, int]]:
-        """Cuts the slots into at most `parts` runs of about equal bytes, none without rows."""
+        """Cuts the slots into at most `parts` runs of about equal bytes. Every run has a row."""
         targets = np.arange(1, parts) * (self.bytes(0, self.num_slots) / parts)
         inner = np.searchsorted(self._ends, targets, side="left")
         bounds = np.unique(np.concatenate(([0], inner, [self.num_slots])))

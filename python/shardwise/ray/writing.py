@@ -262,7 +262,7 @@ def write(
     index: path of the index, in the directory or elsewhere; the file must not exist. Tasks index
         the shards, and `columns` from their fields. columns, hashes: as for shardwise.index().
     concurrency: as for ray.data.Dataset.write_datasink(). ray_remote_args: options of the tasks
-        that write, and of those that index, as of ray.remote().
+        that write, and of those that index, as for ray.remote().
 
     Shards get their names when all are written, and the index appears last: if it exists, the write
     is complete. A dead task is repeated, and no sample appears twice. A failed write leaves no

@@ -49,8 +49,8 @@ def _begin(loader: Loader) -> None:
 
 
 def _numbers(measured: Any, given: int) -> Iterator[tuple[str, Any]]:
-    """Names and values of what measure() returned. Raises InvalidArgument unless each has a number
-    for each of the given rows."""
+    """Yields the names and values that measure() returned. Raises InvalidArgument unless each has a
+    number for each of the given rows."""
     require("measure", measured, Mapping, 'return numbers by name, e.g. {"loss": losses}')
     for name, values in measured.items():
         is_list = isinstance(values, (list, tuple))
@@ -82,7 +82,7 @@ def evaluate(
     fill: a smaller batch is filled up to the loader's batch size with copies of its first row, and
         their numbers are dropped: a model's result for a row can differ in its last bits between
         batches of different sizes. The batch size is then the same for every number of ranks.
-    ranks: as of the loader.
+    ranks: as for the loader.
 
     loader: the epoch begins anew if batches of it were taken. The order's tail is "exact".
 

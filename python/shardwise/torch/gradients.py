@@ -16,7 +16,8 @@ def loss_scale(num_samples: int, ranks: Reducer | str | None = "auto") -> float:
     the ranks: ``(losses.sum() * loss_scale(len(batch))).backward()`` has the gradients of the mean
     over all samples of the step, also where the last batch is smaller on some ranks, or empty.
 
-    num_samples: of this rank's step. ranks: as of a Loader. A rank without samples runs forward and
+    num_samples: of this rank's step. ranks: as for a Loader. A rank without samples runs forward
+    and
     backward, too, on zero rows: DistributedDataParallel waits for it. Every rank calls it. Returns
     0.0 if no rank has samples. Cost: one small all-reduce.
 

@@ -21,9 +21,9 @@ __all__ = ["MeanOverSamples", "StopCallback"]
 class StopCallback(lightning.pytorch.Callback):
     """Ends fit() on all ranks after the same step, when a StopGuard says so, with a checkpoint.
 
-    guard: in a ``with`` block around fit(): Lightning leaves it the signals, but ends the process by
-        itself after SIGTERM, when the checkpoint is written. checkpoint: where the checkpoint is
-        written; "" means: none.
+    guard: use it in a ``with`` block around fit(). It then handles the signals, but Lightning ends
+        the process by itself after SIGTERM, when the checkpoint is written. checkpoint: where the
+        checkpoint is written; "" means: none.
     """
 
     def __init__(self, guard: StopGuard, checkpoint: str | os.PathLike[str] = "") -> None:
@@ -31,7 +31,7 @@ class StopCallback(lightning.pytorch.Callback):
         self.checkpoint = os.fspath(checkpoint)
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        """Looks whether the ranks stop."""
+        """Checks whether the ranks stop."""
         if trainer.should_stop or not self.guard.should_stop():
             return
         trainer.should_stop = True
@@ -62,7 +62,7 @@ class MeanOverSamples(lightning.pytorch.Callback):
 
     It works for the strategies that average gradients over ranks (ddp), for one device, and with
     accumulate_grad_batches. num_rows: the number of samples of a batch; by default the rows of its
-    first column. ranks: as of a Loader. Cost: one small all-reduce for each step of the optimizer.
+    first column. ranks: as for a Loader. Cost: one small all-reduce for each step of the optimizer.
     """
 
     def __init__(

@@ -19,6 +19,6 @@ class StopCallback(transformers.TrainerCallback):
         self.guard = guard
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Looks whether the ranks stop."""
+        """Checks whether the ranks stop."""
         if self.guard.should_stop():
             control.should_save = control.should_training_stop = True

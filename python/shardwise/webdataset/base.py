@@ -99,7 +99,8 @@ class Passes:
             self._cells[worker] = 0
 
     def set_worker(self, worker: int, number: int) -> None:
-        """Sets the number of the next pass of one worker; other workers may be in theirs."""
+        """Sets the number of one worker's next pass. Other workers may have begun this pass
+        already."""
         self._cells[self._WORKERS + worker % _MAX_WORKERS] = number - int(self._cells[self._NEXT])
 
     def choose(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""Batches of what batched() gathers."""
+"""Makes batches of the items that batched() collects."""
 
 from __future__ import annotations
 

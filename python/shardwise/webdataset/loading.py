@@ -1,4 +1,4 @@
-"""WebLoader: a DataLoader with stages behind it."""
+"""WebLoader: a DataLoader followed by stages."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         super().__init__(_Telling(pipeline), batch_size, *args, **kw)
 
     def forget(self) -> None:
-        """Continues with the pipeline's next pass, which was changed."""
+        """Drops the state of the current pass, because the pipeline's next pass was changed."""
         start = self._pipeline._start
         self._next = start.number if start is not None else self._pipeline._passes.next
         self.place_of: list[Place] | None = None
@@ -158,10 +158,10 @@ def _warn_of_no_state(reason: object) -> None:
 
 
 class WebLoader(DataPipeline, FluidInterface):
-    """torch's DataLoader with the stages of a pipeline behind it.
+    """torch's DataLoader, followed by the stages of a pipeline.
 
     Arguments: those of DataLoader. Its batch_size is 1 by default; give None if the pipeline
-    makes batches. state_dict() and load_state_dict() are exact in mid-pass, for any number of
+    makes batches. state_dict() and load_state_dict() are exact within a pass, for any number of
     ranks and workers, if each item depends only on the input of its stages.
     """
 
@@ -186,7 +186,8 @@ class WebLoader(DataPipeline, FluidInterface):
             self.pipeline = [DataLoader(*args, **kw)]
 
     def compose(self, *args: Any) -> Self:
-        """Returns a copy with these stages appended. The pipeline tells all copies of moves."""
+        """Returns a copy with these stages appended. If the position of the pipeline changes, all
+        copies are notified."""
         result = super().compose(*args)
         if self._loader is not None:
             loaded = self._loader._pipeline

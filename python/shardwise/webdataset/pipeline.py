@@ -241,11 +241,12 @@ class DataPipeline(Items, PipelineStage):
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next pass. By default passes are numbered from 0. Call it on
-        all ranks. After load_state_dict(), the number of the loaded pass keeps its place."""
+        all ranks. If it is the number of the pass that load_state_dict() loaded, the loaded
+        position is kept."""
         self._set_epoch(epoch)
 
     def _set_epoch(self, epoch: int) -> bool:
-        """Returns False if the loaded pass keeps its place."""
+        """Returns False if this is the loaded pass, whose position is then kept."""
         epoch = whole_number("epoch", epoch, _MAX_PASS)
         if self._is_loaded and self._start is not None and self._start.number == epoch:
             return False
@@ -486,9 +487,9 @@ class WebDataset(DataPipeline, FluidInterface):
         samples n times.
     shardshuffle: shards in a random order; 0, False or None: as listed. resampled: draw with
     replacement, endlessly. seed: of the order; by default WDS_SEED, or 0.
-    nodesplitter: split_by_node, or the default: the samples are dealt to the ranks; None: each rank
-        has all. workersplitter: likewise of the workers of a DataLoader. A function of yours is
-        given an iterator over ``{"url": ...}``, and picks the shards of this process.
+    nodesplitter: by default, or with split_by_node, each sample is given to one rank; with None,
+        every rank gets all samples. A function of yours gets an iterator over ``{"url": ...}``, and
+        selects the shards of this process. workersplitter: the same for a DataLoader's workers.
     cache_dir, cache_size: where remote and compressed shards are kept, and the bytes that they may
         take (64 GiB by default); all processes of a machine share them.
     handler: how to treat shards and samples that cannot be read. select_files: a function of a

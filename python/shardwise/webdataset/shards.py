@@ -1,4 +1,4 @@
-"""Lists of shards, what picks from them, and opening them."""
+"""Lists shards, selects from the lists, and opens the shards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def expand_urls(urls: str) -> list[str]:
 
 
 def urls_of(urls: Any) -> list[str]:
-    """The URLs of what a WebDataset is given. Raises InvalidArgument, Unsupported."""
+    """Returns the shards' URLs from the argument of WebDataset(). Raises InvalidArgument,
+    Unsupported."""
     if isinstance(urls, os.PathLike):
         urls = os.fspath(urls)
     if isinstance(urls, dict) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml"))):
@@ -104,7 +105,7 @@ class SimpleShardList(Items):
 class ResampledShards(Items):
     """Draws from a list of shards with replacement, without end.
 
-    Each rank and worker draws other shards, and each pass draws anew. The draws follow from seed
+    Each rank, worker and pass has its own draws. The draws follow from seed
     and from torch's base seed, which torch.manual_seed() fixes. With deterministic=True they follow
     from seed alone.
     """
@@ -140,14 +141,14 @@ class ResampledShards(Items):
 
 
 def split_by_node(src: Iterable[Any], group: Any = None) -> Iterator[Any]:
-    """Deals the samples of each pass to the ranks, each to one, as nodesplitter= or a stage. Called
+    """For nodesplitter=, or as a stage: gives each sample of a pass to one rank. Called
     with an iterator, yields each world-size-th item."""
     rank, world_size, _, _ = pytorch_worker_info(group)
     yield from islice(src, rank, None, world_size)
 
 
 def split_by_worker(src: Iterable[Any]) -> Iterator[Any]:
-    """Deals a rank's samples to its workers, each to one, as workersplitter= or a stage. Called
+    """For workersplitter=, or as a stage: gives each sample of a rank to one worker. Called
     with an iterator, yields each number-of-workers-th item."""
     _, _, worker, num_workers = pytorch_worker_info()
     yield from islice(src, worker, None, num_workers)
@@ -245,7 +246,8 @@ class OpenShards:
         open_one = _open_what_is_there if is_lenient else open_dataset
         datasets: list[_core.Dataset] = [open_one(some, cache=cache) for some in rounds]
         if cache is None and any(s.compression != "none" for d in datasets for s in d.shards):
-            cache = self._cache(cache_dir, cache_size)  # no name of a shard said so
+            # No shard's name showed that it needs a cache.
+            cache = self._cache(cache_dir, cache_size)
             datasets = [open_one(some, cache=cache) for some in rounds]
         self.needs_cache = cache is not None
         self.url_of: dict[str, str] = {}
@@ -281,7 +283,7 @@ class OpenShards:
         return data.samples(numbers)
 
     def fields_of(self, sample: _core.Sample) -> dict[str, Any]:
-        """A sample as a pipeline has it."""
+        """Returns a sample in the form that pipelines use: a dict with its key, URL and fields."""
         path = sample.shard_path
         own = {"__key__": sample.key, "__url__": self.url_of[path]}
         if path[0] == "/":

@@ -81,7 +81,8 @@ class SharedBuffers:
         return _Packed(self, item, arrays) if arrays else item
 
     def send(self, item: Any, arrays: dict[int, Any]) -> tuple[Any, ...] | None:
-        """Copies arrays into a buffer. Returns how to unpickle the item; None: by torch."""
+        """Copies arrays into a buffer. Returns how to unpickle the item; None means that torch
+        pickles it as usual."""
         info = get_worker_info()
         if info is None:
             return None
@@ -134,7 +135,7 @@ class SharedBuffers:
 
 
 class _Packed:
-    """An item of a worker with large arrays. Unpickles as the item."""
+    """A worker's item with large arrays. Unpickling it gives the original item."""
 
     def __init__(self, buffers: SharedBuffers, item: Any, arrays: dict[int, Any]) -> None:
         self.buffers, self.item, self.arrays = buffers, item, arrays

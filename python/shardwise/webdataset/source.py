@@ -27,7 +27,7 @@ from .shards import (
 )
 
 _LOCAL_CHUNK, _LOCAL_WINDOW, _SHARD_WINDOW = 1000, 64, 8
-_READ_AHEAD = 256  # minimum of numbers taken from the order at a time
+_READ_AHEAD = 256  # the order is read at least this many sample numbers at a time
 
 
 class Place(NamedTuple):
@@ -57,7 +57,7 @@ class Start(NamedTuple):
 
 
 class Dealing(NamedTuple):
-    """The part of an order that a stream reads."""
+    """The part of an order that one worker of one rank reads."""
 
     rank: int
     """The rank."""
@@ -123,7 +123,8 @@ class ShardSource(Items):
         self._opened: OpenShards | None = None
         self._opened_by = 0  # ID of the process that opened the shards
         self._chosen: list[str] = []  # the shards that are open
-        self._ranks: tuple[int, int] | None = None  # of the process that pickled this
+        # Rank and world size of the process that pickled this object.
+        self._ranks: tuple[int, int] | None = None
 
     @property
     def own_filter(self) -> str | None:
@@ -255,8 +256,8 @@ class Stream:
         return Place(self._repetition, self._left, self._taken)
 
     def samples(self, again: int) -> Iterator[dict[str, Any]]:
-        """Yields the samples of the again-th epoch that this process reads of this pass. If
-        resampled, continues with all later epochs."""
+        """Yields this process's samples of one epoch of the pass; ``again`` is the number of the
+        epoch within the pass. If resampled, continues with all later epochs."""
         data = self.shards.data
         if data is None:
             return
@@ -273,7 +274,8 @@ class Stream:
             yield from self._epoch(again)
 
     def _has_samples(self, again: int) -> bool:
-        """Whether an epoch has a block for this stream. If not, no epoch of resampled shards has."""
+        """Whether an epoch has a block for this stream. All epochs of resampled shards give the
+        same answer."""
         sampler = self._sampler(self._begin.repetition + again)
         return self.dealing.worker * self.dealing.block < len(sampler)
 
@@ -304,7 +306,8 @@ class Stream:
                     yield sample
 
     def _numbers(self, repetition: int) -> Iterator[tuple[list[int], bool]]:
-        """Yields lists of sample numbers, each with whether an earlier run left them undelivered."""
+        """Yields lists of sample numbers. The flag of a list is True if an earlier run began the
+        pass and left these samples undelivered."""
         if repetition == self.start.repetition:
             own = list(left_of(self.start, self.dealing)[self._left :])
             if own:

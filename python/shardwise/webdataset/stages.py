@@ -133,8 +133,8 @@ def _each(
     stage: str = "",
     kinds: tuple[type, ...] = (object,),
 ) -> Iterator[tuple[Any, Any]]:
-    """Yields (item, f(item)). If f raises, the handler decides whether to continue. No handler is
-    asked about items that the stage cannot have: it would drop them all."""
+    """Yields (item, f(item)). If f raises, the handler decides whether to continue. An item of a
+    wrong type raises without the handler, which would silently drop all items."""
     for item in data:
         _require_items(item, kinds, stage)
         try:
@@ -574,7 +574,7 @@ def is_expander(stage: Any) -> bool:
 
 
 def kind_of(stage: Any) -> str:
-    """PER_SAMPLE, PER_BATCH or KEEPS."""
+    """Returns PER_SAMPLE, PER_BATCH or KEEPS for a stage."""
     return str(getattr(stage, "kind", KEEPS))
 
 
@@ -608,7 +608,7 @@ xdecode = StageMaker(_xdecode, PER_SAMPLE)
 
 
 def transform_with(sample: Sequence[Any], transformers: Sequence[Any] | None) -> Any:
-    """A function for each place of a list; None leaves it as it is."""
+    """Applies a function to each element of a list. If the function is None, keeps the element."""
     if not transformers:
         return sample
     result = list(sample)

@@ -76,7 +76,7 @@ def parts_of(state: Any) -> list[dict[str, Any]]:
 
 
 def start_of(part: dict[str, Any]) -> Start:
-    """Returns where the pass of a part began."""
+    """Returns where the pass began, from one rank's part of a state."""
     number, repetition, token, left, has_ended = part["start"]
     return Start(number, repetition, token, tuple(left), has_ended)
 
@@ -101,7 +101,7 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
     world_size, block = len(parts), parts[0]["block"]
     newest = max(Place(*place).repetition for part in parts for place in part["places"])
     left: list[int] = []
-    reached = 0  # blocks per rank that any rank has begun in the newest epoch
+    reached = 0  # the largest number of blocks that a rank has begun in the newest epoch
     streams = []
     for rank, part in enumerate(parts):
         places = [Place(*place) for place in part["places"]]
@@ -141,8 +141,8 @@ def _rest(
     taken: int,
     reached: int | None,
 ) -> list[int]:
-    """Returns a stream's samples after the first ``taken``, from its rank's blocks before block
-    ``reached``."""
+    """Returns the samples of a stream that are not delivered yet: of its rank's blocks before block
+    ``reached``, all but the stream's first ``taken`` samples."""
     if repetition == start.repetition and start.has_ended:
         return []
     d = dealing

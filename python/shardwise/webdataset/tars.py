@@ -21,21 +21,21 @@ def base_plus_ext(path: str) -> tuple[str | None, str | None]:
 
 
 def valid_sample(sample: Any) -> bool:
-    """True for a dict that has something, and no true ``__bad__``."""
+    """True for a non-empty dict whose ``__bad__`` is missing or false."""
     return isinstance(sample, dict) and bool(sample) and not sample.get("__bad__", False)
 
 
 def url_opener(
     data: Iterable[dict[str, Any]], handler: Any = reraise_exception, **kw: Any
 ) -> Iterator[dict[str, Any]]:
-    """For tar_file_expander(): it opens the shards."""
+    """Passes the URLs of the shards on: tar_file_expander() opens the shards."""
     del handler, kw
     yield from data
 
 
 class _End(dict[str, Any]):
-    """The empty dict behind a shard. Its file name is "", so functions that expect members alone, as
-    of open_clip, pass over it."""
+    """The empty dict after the members of a shard. Its file name is "", so functions that expect
+    only members, e.g. those of open_clip, skip it."""
 
     def __missing__(self, name: str) -> str:
         return ""
@@ -49,7 +49,7 @@ def tar_file_expander(
     eof_value: Any = _End(),  # noqa: B008
 ) -> Iterator[dict[str, Any]]:
     """``{"fname": ..., "data": ..., "__url__": ...}`` for each member of the shards, with
-    ``eof_value`` behind each shard, by default an empty dict."""
+    ``eof_value`` after each shard, by default an empty dict."""
     for item in data:
         for sample in tarfile_samples([item], handler):
             for field, value in sample.items():

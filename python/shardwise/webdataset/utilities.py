@@ -1,4 +1,4 @@
-"""Small datasets and functions that programs use beside pipelines."""
+"""Small datasets and functions that programs use together with pipelines."""
 
 from __future__ import annotations
 

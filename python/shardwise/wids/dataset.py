@@ -145,7 +145,7 @@ class _Joined(NamedTuple):
 
 
 def _holds(path: str, text: str) -> bool:
-    """Whether the file exists with this text. After a power loss its text may be another."""
+    """Whether the file exists with this text. After a power loss its text may differ."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read() == text
@@ -289,7 +289,10 @@ class ShardListDataset(Generic[T_co]):
                 )
         self.shards = [shard for shard in self.shards if shard.get("dataset") not in found]
         if not self.shards:
-            raise InvalidArgument("join names all shards; leave the first data set out of it")
+            raise InvalidArgument(
+                "join= names every data set of the descriptor; leave out the first, to which the "
+                "others are joined"
+            )
         return found
 
     def _open_joined(
@@ -434,7 +437,7 @@ class ShardListDataset(Generic[T_co]):
         self.cache.clear()
 
     def __add__(self, other: Any) -> Any:
-        """Both, one after the other: torch's ConcatDataset."""
+        """Returns torch's ConcatDataset of this data set and the other one."""
         from torch.utils.data import ConcatDataset  # type: ignore[import-not-found, unused-ignore]
 
         return ConcatDataset([self, other])  # type: ignore[list-item, unused-ignore]

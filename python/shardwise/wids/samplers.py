@@ -49,7 +49,7 @@ def iterate_ranges(
     indexshuffle: bool = True,
     shardshuffle: bool = True,
 ) -> Iterator[int]:
-    """The numbers in some ranges: the ranges shuffled, and the numbers in each.
+    """Yields the numbers in some ranges: in shuffled order of the ranges, and shuffled within each.
 
     rng: a freshly seeded random.Random; its state does not change.
     """
@@ -95,7 +95,7 @@ class _Epochs:
     step_start: int = 0  # numbers that the next pass leaves out
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch that comes next."""
+        """Sets the number of the next epoch."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[int]:
@@ -105,7 +105,7 @@ class _Epochs:
         return random.Random(self.seed + _EPOCH_STEP * self.epoch)
 
     def _numbers(self) -> Iterable[int]:
-        """The numbers of the epoch."""
+        """Returns the sample numbers of the epoch, in order."""
         raise NotImplementedError
 
     def _options(self) -> dict[str, Any]:

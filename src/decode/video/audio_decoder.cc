@@ -381,7 +381,7 @@ bool AudioDecoder::can_seek() {
   switch (demuxer_.container()) {
     case Container::kMp3:
     case Container::kOgg:
-      return false;  // the position follows only from all packets before it
+      return false;  // a position is known only from all earlier packets
     case Container::kFlac:
       return !demuxer_.may_be_joined();
     case Container::kWav: {

@@ -16,7 +16,7 @@ auto with_place(std::string_view action, std::string_view where, Work&& work) {
   } catch (const DecodeFailure& failure) {
     std::string what(action);
     what.append(" (").append(escaped(failure.what())).append(")");
-    throw BadField(what, where, "mend the member, or leave the sample out");
+    throw BadField(what, where, "repair the member, or leave the sample out");
   }
 }
 

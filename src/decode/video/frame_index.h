@@ -98,7 +98,7 @@ class FrameIndex {
     PacketHeaders::Needed needed{};    ///< headers that are needed for packets after `key`
     /// Equals `key` if H.264 does not reset its decoder at that packet.
     std::optional<std::size_t> open_key = {};
-    std::optional<std::size_t> open_before = {};  ///< likewise for the key packet before `key`
+    std::optional<std::size_t> open_before = {};  ///< the same for the key packet before `key`
     /// Key packets with a leading frame whose time is later.
     std::vector<std::size_t> unsure_keys = {};
     /// Time of the last key frame.

@@ -77,9 +77,9 @@ Units units_of(MediaView packet, const AVCodecParameters& parameters) {
   return units;
 }
 
-/// Returns the headers before a picture whose settings decoders keep. For MPEG-1 and MPEG-2 these
-/// are the size and shape of pixels, the rate, and interlacing. For MPEG-4 it is the name of the
-/// encoder.
+/// Returns the parts of the headers before the first picture that a decoder keeps for later
+/// pictures. For MPEG-1 and MPEG-2 these are the size and shape of pixels, the rate, and
+/// interlacing. For MPEG-4 this is the name of the encoder.
 std::string told_before_picture(MediaView packet, AVCodecID codec) {
   const bool is_mpeg4 = codec == AV_CODEC_ID_MPEG4;
   std::string told;

@@ -18,11 +18,11 @@
 #include "base/fault_point.h"
 #include "libtorch/rendezvous/own_address.h"
 
-// One thread and one poll() serve all guests, so a slow guest does not delay the others. A guest's
-// rank is -1 until its hello is accepted. over_ is set when all ranks are done or the meeting has
-// failed. After that the hub ignores messages of known ranks, sends pending output and disconnects
-// the guests. If the meeting has failed, new guests are informed of it, also while the destructor
-// waits.
+// A guest is a connected rank. One thread and one poll() serve all guests, so a slow guest does not
+// delay the others. A guest's rank is -1 until its hello is accepted. over_ is set when all ranks
+// are done or the rendezvous has failed. After that the hub ignores messages of known ranks, sends
+// pending output and disconnects the guests. If the rendezvous has failed, new guests are informed
+// of it, also while the destructor waits.
 
 namespace shardwise::detail {
 namespace {
@@ -109,7 +109,7 @@ void RendezvousHub::serve() {
     for (Guest& guest : guests_) {
       if (i < waits.size() && waits[i++].revents != 0) receive(guest);
     }
-    // Rank 0 is ending and its last message is handled, so the meeting can no longer succeed.
+    // Rank 0 is ending and its last message is handled, so the rendezvous can no longer succeed.
     if (end && !over_) {
       fail("rank 0 left during the rendezvous of the ranks", "host " + options_.host, kStartAgain);
     }
@@ -218,9 +218,9 @@ void RendezvousHub::welcome(Guest& guest, MessageReader& hello) {
     guest.ended = guest.left = true;
     return;
   }
-  if (job != options_.job) return refuse(guest, Refusal::kOtherJob, "ranks of another job connect");
+  if (job != options_.job) return refuse(guest, Refusal::kOtherJob, "the port serves another job");
   if (round != options_.round) {
-    return refuse(guest, Refusal::kOtherRound, "another rendezvous of this job runs");
+    return refuse(guest, Refusal::kOtherRound, "another rendezvous of this job is running");
   }
   if (over_) {
     guest.refused = true;

@@ -16,10 +16,10 @@
 
 namespace shardwise::detail {
 
-/// The meeting point of the ranks of one job: a thread of rank 0 that listens at a port. It records
-/// which ranks have connected, and sends the missing ranks' numbers to the others. It checks that
-/// the ranks' records are equal, and forwards the values that ranks set. If a rank ends or leaves,
-/// it informs all others.
+/// The rendezvous server of the ranks of one job: a thread of rank 0 that listens at a port. It
+/// records which ranks have connected, and sends the missing ranks' numbers to the others. It
+/// checks that the ranks' records are equal, and forwards the values that ranks set. If a rank ends
+/// or leaves, it informs all others.
 ///
 /// Connections from elsewhere (another job, a port scanner) are answered or dropped, without
 /// further effect.
@@ -32,8 +32,8 @@ class SHARDWISE_EXPORT RendezvousHub {
     /// Rank 0 sends it in its hello. A second process that claims to be rank 0 cannot know it.
     std::string key;
     std::string host;  ///< host of rank 0
-    /// How long the destructor waits for late ranks, to inform them why the meeting failed. It does
-    /// not wait beyond `deadline`.
+    /// How long the destructor waits for late ranks, to inform them why the rendezvous failed. It
+    /// does not wait beyond `deadline`.
     std::chrono::milliseconds linger{5'000};
     std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
     /// The hub closes a connection that has not named its rank within this time.
@@ -42,8 +42,8 @@ class SHARDWISE_EXPORT RendezvousHub {
 
   /// @param listener  a listening non-blocking socket.
   RendezvousHub(Socket listener, const Options& options);
-  /// Sends pending messages, for 2 s at most, and ends the thread. If the meeting failed before all
-  /// ranks connected, waits for late ranks and informs them: see Options::linger.
+  /// Sends pending messages, for 2 s at most, and ends the thread. If the rendezvous failed before
+  /// all ranks connected, waits for late ranks and informs them: see Options::linger.
   ~RendezvousHub();
   RendezvousHub(const RendezvousHub&) = delete;
   RendezvousHub& operator=(const RendezvousHub&) = delete;
@@ -84,7 +84,7 @@ class SHARDWISE_EXPORT RendezvousHub {
   int num_here_ = 0;
   int num_done_ = 0;
   bool all_came_ = false;
-  bool over_ = false;           // all ranks are done, or the meeting failed
+  bool over_ = false;           // all ranks are done, or the rendezvous failed
   std::string failure_;         // the kFailed message
   std::vector<bool> informed_;  // by rank: knows of the failure or caused it
   Clock::time_point accept_again_{};

@@ -101,7 +101,7 @@ std::string Rendezvous::own_name() const {
 /// Listens at the first free port. Asks the listener at a used port whether it is rank 0 of this
 /// job: if so, this process is a second rank 0, which is an error.
 void Rendezvous::open_hub() {
-  // A connection, or rank 0 of the previous meeting, may occupy a port for a moment: retry.
+  // A connection, or rank 0 of the previous rendezvous, may occupy a port for a moment: retry.
   const auto give_up = std::min(deadline_, start_ + std::chrono::seconds(3));
   Search search{.patience = milliseconds(300), .reason = {}};
   int failure = 0;
@@ -125,7 +125,7 @@ void Rendezvous::open_hub() {
       // Rank 0 of this job answers with an error, which try_join() throws. Other answers do not
       // matter.
       if (failure == EADDRINUSE && try_join(port, search)) {
-        throw Error(ErrorCode::kDistributed, "two processes are the same rank", own_name(),
+        throw Error(ErrorCode::kDistributed, "two processes have the same rank", own_name(),
                     "end all processes of earlier runs, and start each rank once");
       }
       check_time("a free port of this machine");
@@ -186,7 +186,8 @@ void Rendezvous::find_hub() {
   }
 }
 
-/// Joins the meeting at a port. Returns true if rank 0 of this meeting has welcomed this rank.
+/// Joins the rendezvous at a port. Returns true if rank 0 of this rendezvous has welcomed this
+/// rank.
 bool Rendezvous::try_join(std::uint16_t port, Search& search) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -257,7 +258,7 @@ bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
   if (welcome_) return true;
   if (refusal_ && refusal_->first == Refusal::kTwice) {
     over_ = true;
-    throw Error(ErrorCode::kDistributed, "two processes are the same rank",
+    throw Error(ErrorCode::kDistributed, "two processes have the same rank",
                 own_name() + ", but " + refusal_->second,
                 "end all processes of earlier runs, and start each rank once");
   }
@@ -417,9 +418,9 @@ void Rendezvous::handle(const std::string& message) {
               "check which program listens at the port of rank 0, then start all ranks again");
 }
 
-/// For loops that do not receive from the hub: throws Cancelled, or gives notice. After a cancel, a
-/// rank still tries to reach the hub for some seconds, since the other ranks would otherwise wait
-/// for it.
+/// Called by loops that do not receive from the hub. Throws Cancelled after a cancel, and calls
+/// `notice` after a long wait. After a cancel, a rank first tries to reach the hub for some
+/// seconds, because the other ranks would otherwise wait for it.
 void Rendezvous::check_time(const std::string& waiting_for) {
   constexpr milliseconds kLastTry{5'000};
   constexpr milliseconds kSilence{500};  // reaching the hub sooner needs no notice

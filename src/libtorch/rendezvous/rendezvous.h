@@ -49,7 +49,7 @@ class SHARDWISE_EXPORT Rendezvous {
   struct Options {
     RankEnvironment ranks;
     MeetingPoint point;
-    std::uint32_t round = 0;  ///< number of the job's earlier meetings; the same on all ranks
+    std::uint32_t round = 0;  ///< number of the job's earlier rendezvous; the same on all ranks
     std::chrono::milliseconds timeout{300'000};
     CancelToken cancel{};
     /// Called with the names of the missing ranks, first after `notice_after` and then repeatedly.
@@ -61,7 +61,7 @@ class SHARDWISE_EXPORT Rendezvous {
   /// Connects to rank 0, and returns once all ranks are connected.
   /// REQUIRES: ranks.world_size > 1.
   explicit Rendezvous(Options options);
-  /// Without finish(), leaves the meeting, which then fails on all other ranks.
+  /// Without finish(), leaves the rendezvous, which then fails on all other ranks.
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
@@ -77,13 +77,13 @@ class SHARDWISE_EXPORT Rendezvous {
   /// Waits until a rank has set the key. Returns its value.
   [[nodiscard]] std::string get(const std::string& key);
   void finish();
-  /// Throws if the meeting has failed, is cancelled or has exceeded its deadline. Does not wait.
+  /// Throws if the rendezvous has failed, is cancelled or has exceeded its deadline. Does not wait.
   /// Call it repeatedly while other code connects the ranks.
   void look();
 
-  /// Ends the meeting with this error on all other ranks.
+  /// Ends the rendezvous with this error on all other ranks.
   void leave(const std::string& what, const std::string& where, const std::string& remedy);
-  /// For `most`, waits for an error from the hub, and throws it. Such an error says why a
+  /// Waits up to `most` for an error from the hub, and throws it. Such an error says why a
   /// connection was lost.
   void throw_if_over(std::chrono::milliseconds most);
 

@@ -38,8 +38,8 @@ enum class MessageKind : std::uint8_t {
 };
 
 enum class Refusal : std::uint32_t {
-  kOtherJob,    ///< this is a meeting of another job
-  kOtherRound,  ///< this job's meeting, but an earlier or a later one
+  kOtherJob,    ///< the rendezvous belongs to another job
+  kOtherRound,  ///< an earlier or later rendezvous of this job
   kTwice,       ///< this rank has already joined
 };
 

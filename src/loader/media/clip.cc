@@ -47,7 +47,7 @@ void require_clip(const Column::AudioClip& clip) {
   require(clip.seconds >= 0 && clip.seconds <= kMaxSeconds,
           "seconds is " + std::to_string(clip.seconds), "choose up to 1,000,000, or 0 for all");
   require(clip.seconds > 0 || clip.start == Column::ClipStart::kFirst,
-          "start has no effect without seconds, which takes all of the range",
+          "start has no effect without seconds, because the clip is then the whole range",
           "set seconds, or leave start out");
   require_range(clip.begin_seconds, clip.end_seconds);
   if (!clip.fixed_length) return;

@@ -64,7 +64,7 @@ TEST_F(PeerProbeTest, WhoWritesNoLetterIsSilentAndHearsThatItWasGivenUp) {
   EXPECT_TRUE(ask(1, milliseconds(10)).is_own);
 }
 
-/// Accepts two connections, of which the first has the letter, and ends.
+/// Accepts two connections, and closes both and the listener. The letter is in the first one.
 void take_two_and_go(Socket listener) {
   for (int i = 0; i < 2; ++i) Socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
 }

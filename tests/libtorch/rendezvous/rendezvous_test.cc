@@ -698,7 +698,7 @@ TEST(RendezvousWireTest, MessagesComeWholeInWhateverPiecesAndDamagedOnesAreNotic
         }
       }
     }
-    // One flipped bit damages one message, or the greeting and thus both messages.
+    // A flipped bit in a message damages this message. A flipped bit in the greeting damages both.
     EXPECT_EQ(num_whole == 2, !is_damaged) << round;
     EXPECT_TRUE(is_other_side || is_damaged);
     if (is_damaged && place < kRankGreeting.size()) {

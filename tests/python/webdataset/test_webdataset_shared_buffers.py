@@ -1,4 +1,4 @@
-"""Large arrays of workers come by shared buffers, and equal those without workers."""
+"""Workers send large arrays in shared buffers. The arrays equal those made without workers."""
 
 from __future__ import annotations
 

@@ -591,5 +591,5 @@ def test_data_sets_of_a_descriptor_can_be_joined(shards: list[Any], tmp_path: Pa
         assert ".txt" not in again[8]
     with pytest.raises(InvalidArgument, match="'first', 'Texts 1'"):
         raw(descriptor, join="texts")
-    with pytest.raises(InvalidArgument, match="all shards"):
+    with pytest.raises(InvalidArgument, match="every data set"):
         raw(descriptor, join=["first", "Texts 1"])

@@ -1,0 +1,33 @@
+# Removes the files of an installation, and the folders that this leaves empty:
+#   cmake -D MANIFEST=FILE -P uninstall.cmake
+# FILE is the list that `cmake --install` wrote.
+if(NOT EXISTS "${MANIFEST}")
+  message(FATAL_ERROR "Nothing was removed: ${MANIFEST}, which cmake --install writes, does not exist")
+endif()
+file(STRINGS "${MANIFEST}" files ENCODING UTF-8)
+set(folders)
+foreach(file IN LISTS files)
+  set(path "$ENV{DESTDIR}${file}")
+  if(EXISTS "${path}" OR IS_SYMLINK "${path}")
+    file(REMOVE "${path}")
+  endif()
+  get_filename_component(folder "${path}" DIRECTORY)
+  list(APPEND folders "${folder}")
+endforeach()
+
+# Only our own folders are removed. Folders that others share (bin, lib, share/man/man1) stay.
+list(REMOVE_DUPLICATES folders)
+list(SORT folders ORDER DESCENDING)
+foreach(folder IN LISTS folders)
+  while(folder MATCHES "/shardwise(/|$)")
+    file(GLOB left "${folder}/*" "${folder}/.*")
+    list(FILTER left EXCLUDE REGEX "/\\.\\.?$")
+    if(left OR NOT IS_DIRECTORY "${folder}")
+      break()
+    endif()
+    file(REMOVE_RECURSE "${folder}")
+    get_filename_component(folder "${folder}" DIRECTORY)
+  endwhile()
+endforeach()
+list(LENGTH files number)
+message(STATUS "Removed the ${number} files of ${MANIFEST}")
