@@ -49,9 +49,11 @@ struct MemberPart {
 class MemberReader {
  public:
   virtual ~MemberReader() = default;
+  /// Reads one or several parts of members of one sample.
   /// Errors: those of reading the sample.
-  virtual void read(const MemberPart& part) const = 0;
-  /// See ByteSource::cheap_read_bytes().
+  virtual void read(std::span<const MemberPart> parts) const = 0;
+  // See ByteSource.
+  [[nodiscard]] virtual bool is_remote() const noexcept = 0;
   [[nodiscard]] virtual std::size_t cheap_read_bytes() const noexcept = 0;
 };
 

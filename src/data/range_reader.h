@@ -73,8 +73,6 @@ class RangeReader {
  private:
   class Parts;
 
-  [[nodiscard]] Fetcher::Request request_for(const Index::Shard& info, std::uint64_t begin,
-                                             std::uint64_t end) const;
   void fetch(const Index::Shard& info, const SampleMemory::Run& run) const;
   [[nodiscard]] std::shared_ptr<const MemberReader> parts_of(const Index::Shard& info) const;
   void check_first_block(const Index::Shard& info, std::string_view block);

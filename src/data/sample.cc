@@ -276,10 +276,16 @@ class MemberSource final : public detail::ByteSource {
       : reader_(std::move(reader)), whole_(whole), size_bytes_(size_bytes) {}
 
   [[nodiscard]] std::uint64_t size() const noexcept override { return size_bytes_; }
-  void read(std::uint64_t offset, std::span<char> to) const override {
-    SHARDWISE_ASSERT(offset <= size_bytes_ && to.size() <= size_bytes_ - offset);
-    reader_->read({whole_.sample, whole_.field, whole_.offset + offset, to});
+  void read_parts(std::span<const Part> parts) const override {
+    std::vector<detail::MemberPart> in_shard;
+    in_shard.reserve(parts.size());
+    for (const auto& [offset, to] : parts) {
+      SHARDWISE_ASSERT(offset <= size_bytes_ && to.size() <= size_bytes_ - offset);
+      in_shard.push_back({whole_.sample, whole_.field, whole_.offset + offset, to});
+    }
+    reader_->read(in_shard);
   }
+  [[nodiscard]] bool is_remote() const noexcept override { return reader_->is_remote(); }
   [[nodiscard]] std::size_t cheap_read_bytes() const noexcept override {
     return reader_->cheap_read_bytes();
   }

@@ -60,11 +60,13 @@ class FileParts final : public MemberReader {
  public:
   explicit FileParts(ShardHandle<ShardFile> opened) : opened_(std::move(opened)) {}
 
-  void read(const MemberPart& part) const override {
-    const auto describe = [&] { return part.describe(); };
-    read_run(*opened_, part.offset, part.to, describe);
-    require_unchanged(*opened_, describe);
+  void read(std::span<const MemberPart> parts) const override {
+    for (const MemberPart& part : parts) {
+      read_run(*opened_, part.offset, part.to, [&] { return part.describe(); });
+    }
+    require_unchanged(*opened_, [&] { return parts.front().describe(); });
   }
+  [[nodiscard]] bool is_remote() const noexcept override { return false; }
   [[nodiscard]] std::size_t cheap_read_bytes() const noexcept override { return 4096; }
 
  private:

@@ -540,6 +540,15 @@ Container container_of(MediaView bytes) {
   throw DecodeFailure("the first bytes are not those of MP4, Matroska, WAV, FLAC, MP3 or Ogg");
 }
 
+bool is_read_whole(MediaView bytes) {
+  try {
+    const Container container = container_of(behind_tags(bytes));
+    return container != Container::kMp4 && container != Container::kWav;
+  } catch (const DecodeFailure&) {
+    return false;  // nothing more is read
+  }
+}
+
 MediaView plausible_part(Container container, MediaView bytes) {
   switch (container) {
     case Container::kMp4:

@@ -14,6 +14,11 @@ namespace shardwise::detail {
 /// Errors: DecodeFailure if the container is not supported.
 Container container_of(MediaView bytes);
 
+/// True if opening a file of this container reads most of its bytes, because it has no table of its
+/// packets.
+/// Errors: only those of reading the bytes.
+bool is_read_whole(MediaView bytes);
+
 /// Checks claims of a container that libav does not verify. The boxes, elements or chunks must be
 /// complete. libav's index of the stated samples must not take far more memory than the bytes.
 /// Returns the bytes without trailing tags, text or zeros of other programs, if libav would

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "base/of_thread.h"
 #include "decode/decode_failure.h"
@@ -161,6 +162,7 @@ struct Demuxer::Input {
 
   static int read(void* opaque, std::uint8_t* out, int size) noexcept {
     auto& input = *static_cast<Input*>(opaque);
+    if (input.failure) return AVERROR(EIO);  // libav may go on after an error
     const std::size_t count =
         std::min(static_cast<std::size_t>(size), input.bytes.size() - input.at);
     if (count == 0) return AVERROR_EOF;
@@ -168,7 +170,7 @@ struct Demuxer::Input {
       try {
         input.bytes.copy(input.at, {reinterpret_cast<char*>(out), count});
       } catch (...) {
-        if (!input.failure) input.failure = std::current_exception();
+        input.failure = std::current_exception();
         return AVERROR(EIO);
       }
     }
@@ -293,6 +295,41 @@ MediaView Demuxer::view_of(const AVPacket& packet) const noexcept {
   const bool is_there = packet.pos >= 0 && at <= bytes_.size() && size <= bytes_.size() - at;
   if (can_leave_out_data() && is_there) return bytes_.substr(at, size);
   return std::string_view(reinterpret_cast<const char*>(packet.data), size);
+}
+
+std::size_t Demuxer::prefetch_headers([[maybe_unused]] std::size_t first,
+                                      [[maybe_unused]] const HeadersOf& wanted) {
+#if LIBAVFORMAT_VERSION_MAJOR >= 59
+  constexpr std::size_t kHeaderBytes = 1024, kMaxRanges = 256, kMaxBytes = std::size_t{1} << 20;
+  if (bytes_.is_in_memory() || !can_leave_out_data()) return SIZE_MAX;
+  const auto count = static_cast<std::size_t>(avformat_index_get_entries_count(&stream(selected_)));
+  std::vector<MediaInput::Range> ranges;
+  std::size_t packet = first, total = 0;
+  std::size_t behind_key = SIZE_MAX;
+  for (; packet < count && ranges.size() < kMaxRanges && total < kMaxBytes; ++packet) {
+    const AVIndexEntry& entry =
+        *avformat_index_get_entry(&stream(selected_), static_cast<int>(packet));
+    const bool is_key = (entry.flags & AVINDEX_KEYFRAME) != 0;
+    behind_key = is_key ? 0 : behind_key + (behind_key == SIZE_MAX ? 0 : 1);
+    const bool is_wanted =
+        entry.size <= kSmall || (is_key ? wanted.keys : behind_key <= wanted.packets_behind_key);
+    if (!is_wanted || entry.pos < 0 || entry.size <= 0) continue;
+    const auto begin = static_cast<std::size_t>(entry.pos);
+    const auto end = begin + std::min(static_cast<std::size_t>(entry.size), kHeaderBytes);
+    if (!ranges.empty() && ranges.back().begin <= begin &&
+        begin <= ranges.back().end + kHeaderBytes) {
+      total += std::max(end, ranges.back().end) - ranges.back().end;
+      ranges.back().end = std::max(end, ranges.back().end);
+    } else {
+      total += end - begin;
+      ranges.push_back({begin, end});
+    }
+  }
+  bytes_.prefetch(std::move(ranges));
+  return packet < count ? packet : SIZE_MAX;
+#else
+  return SIZE_MAX;  // libav does not give its index, so headers are read one by one
+#endif
 }
 
 /// True for the last packet of a WAV of unknown size, if its samples are complete. libav marks this

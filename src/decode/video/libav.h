@@ -95,6 +95,16 @@ class Demuxer {
   std::string_view data_of(AVPacket& packet) const;
   /// Returns the same bytes without reading all of them.
   MediaView view_of(const AVPacket& packet) const noexcept;
+  /// Packets whose first bytes are read though their data is left out, besides small ones.
+  struct HeadersOf {
+    bool keys = false;
+    std::size_t packets_behind_key = 0;
+  };
+  /// Reads the first bytes of such packets at once, if the bytes are not in memory. Does nothing if
+  /// the container has no table of its packets.
+  /// @param first  number of a packet; later packets are looked at.
+  /// Returns the packet before which to call this again.
+  std::size_t prefetch_headers(std::size_t first, const HeadersOf& wanted);
   /// True if read_data(false) has an effect for this container.
   bool can_leave_out_data() const noexcept { return container_ == Container::kMp4; }
   /// Reads the next packet of the selected stream. Returns false at the end.

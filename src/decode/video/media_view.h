@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/byte_source.h"
 
@@ -16,14 +17,24 @@ namespace shardwise::detail {
 /// Reads a file of video or sound in parts, and keeps the parts that were read last.
 ///
 /// Two windows hold bytes of the file: libav and our checks of the container may read at two places
-/// in turn. A window grows from one cheap read to kMaxWindow while reads follow each other. It is
-/// larger only if a caller needs more contiguous bytes, e.g. the header of an MP4.
+/// in turn. A window grows from one cheap read to a limit while reads follow each other. It is
+/// larger only if a caller needs more contiguous bytes, e.g. the header of an MP4. prefetch() reads
+/// many small ranges at once.
 ///
 /// Threads: one.
 /// Errors: those of the source.
 class MediaInput {
  public:
-  static constexpr std::size_t kMaxWindow = std::size_t{256} << 10;
+  /// Largest window if small reads are cheap, as from a file.
+  static constexpr std::size_t kFileWindow = std::size_t{256} << 10;
+  /// Largest window if only large reads are efficient, as from a server.
+  static constexpr std::size_t kMaxWindow = std::size_t{4} << 20;
+
+  /// A range of bytes.
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
 
   /// Lifetime: `source` must outlive this object.
   explicit MediaInput(const ByteSource& source);
@@ -40,23 +51,29 @@ class MediaInput {
   /// Copies bytes to `to`. Reads of many bytes bypass the windows.
   /// REQUIRES: to.size() <= size() - at.
   void copy(std::size_t at, std::span<char> to);
+  /// Reads ranges that later calls need, and keeps them until the next call of prefetch().
+  void prefetch(std::vector<Range> ranges);
 
  private:
-  struct Window {
+  /// Bytes in memory.
+  struct Kept {
     std::size_t begin = 0;
     std::size_t size = 0;
-    std::size_t capacity = 0;
-    std::unique_ptr<char[]> bytes;
+    const char* bytes = nullptr;
 
     [[nodiscard]] bool has(std::size_t place, std::size_t count) const noexcept {
       return place - begin < size && count <= size - (place - begin);
     }
     [[nodiscard]] const char* at(std::size_t place) const noexcept {
-      return bytes.get() + (place - begin);
+      return bytes + (place - begin);
     }
   };
+  struct Window : Kept {
+    std::size_t capacity = 0;
+    std::unique_ptr<char[]> memory;
+  };
 
-  [[nodiscard]] Window* find(std::size_t at, std::size_t count) noexcept;
+  [[nodiscard]] const Kept* find(std::size_t at, std::size_t count) const noexcept;
   [[nodiscard]] std::size_t window_size(std::size_t at) const noexcept;
   void load(Window& window, std::size_t at, std::size_t count);
   void read(std::size_t at, std::span<char> to);
@@ -64,10 +81,13 @@ class MediaInput {
   const ByteSource& source_;
   const std::size_t size_;
   const std::size_t min_window_;  // a power of two
+  const std::size_t max_window_;
   std::array<Window, 2> windows_;
-  Window* last_ = windows_.data();  // the window that was used last
-  std::size_t last_size_;           // number of bytes of the last read, or of the last window
-  std::size_t end_ = 0;             // end of the last read
+  std::vector<Kept> prefetched_;  // sorted by `begin`
+  std::unique_ptr<char[]> prefetched_bytes_;
+  const Kept* last_ = windows_.data();  // the bytes that were used last
+  std::size_t last_size_;               // number of bytes of the last read, or of the last window
+  std::size_t end_ = 0;                 // end of the last read
 };
 
 /// A range of the bytes of a video or sound, in memory or in a MediaInput. It has the interface of
@@ -129,6 +149,8 @@ class MediaView {
   }
   /// Copies the bytes from `at` on to `to`. REQUIRES: to.size() <= size() - at.
   void copy(std::size_t at, std::span<char> to) const;
+  /// See MediaInput::prefetch(). REQUIRES: the bytes are not in memory.
+  void prefetch(std::vector<MediaInput::Range> ranges) const;
 
  private:
   /// Returns the position of the first byte from `from` on for which `is` returns true.
@@ -144,7 +166,7 @@ class MediaView {
   }
   /// Returns how many bytes a search looks at in one step.
   [[nodiscard]] std::size_t part_size() const noexcept {
-    return is_in_memory() ? size_ : MediaInput::kMaxWindow / 4;
+    return is_in_memory() ? size_ : MediaInput::kFileWindow / 4;
   }
 
   MediaInput* input_ = nullptr;   // null if the bytes are in memory

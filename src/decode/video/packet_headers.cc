@@ -50,7 +50,10 @@ void add_unit(MediaView unit, AVCodecID codec, Units& units) {
   }
 }
 
-Units units_of(MediaView packet, const AVCodecParameters& parameters) {
+/// Returns the units of a packet. Reads the first two bytes of each unit.
+/// @param is_enough  called after each unit; true means that later units are of no interest.
+template <class IsEnough>
+Units units_of(MediaView packet, const AVCodecParameters& parameters, const IsEnough& is_enough) {
   Units units;
   const AVCodecID codec = parameters.codec_id;
   const int width_at = codec == AV_CODEC_ID_HEVC ? 21 : 4;
@@ -59,6 +62,7 @@ Units units_of(MediaView packet, const AVCodecParameters& parameters) {
     for (std::size_t at = packet.find(kStartCode); at != MediaView::npos;
          at = packet.find(kStartCode, at + 1)) {
       add_unit(packet.substr(at + kStartCode.size()), codec, units);
+      if (is_enough(units)) break;
     }
     return units;
   }
@@ -70,6 +74,7 @@ Units units_of(MediaView packet, const AVCodecParameters& parameters) {
     }
     packet.remove_prefix(width);
     add_unit(packet, codec, units);
+    if (is_enough(units)) return units;
     if (size > packet.size()) units.is_all_known = false;
     packet.remove_prefix(std::min(size, packet.size()));
   }
@@ -171,7 +176,7 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
   header.leads = parser_->pict_type == AV_PICTURE_TYPE_B;
   if (has_types(codec_id_)) header.is_reordered = *header.leads;
   if (!has_order(codec_id_)) return header;
-  const Units units = units_of(packet, *parameters_);
+  const Units units = units_of(packet, *parameters_, [](const Units&) { return false; });
   header.has_no_frame = units.is_all_known && units.num_slices == 0;
   const bool is_field = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
                         parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
@@ -188,7 +193,16 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
 
 PacketHeaders::Needed PacketHeaders::needed_behind(MediaView key_packet) const {
   if (codec_id_ != AV_CODEC_ID_H264) return Needed::kTheirs;
-  return units_of(key_packet, *parameters_).has_instant_key ? Needed::kNothing : Needed::kAll;
+  const auto is_instant = [](const Units& units) { return units.has_instant_key; };
+  return is_instant(units_of(key_packet, *parameters_, is_instant)) ? Needed::kNothing
+                                                                    : Needed::kAll;
+}
+
+std::optional<bool> PacketHeaders::find_leads(MediaView packet) const {
+  if (codec_id_ != AV_CODEC_ID_HEVC || parser_ == nullptr) return std::nullopt;
+  // All slices of a picture are of one type.
+  const auto has_slice = [](const Units& units) { return units.num_slices > 0; };
+  return units_of(packet, *parameters_, has_slice).is_leading;
 }
 
 bool PacketHeaders::is_of_another(MediaView key_packet) {
