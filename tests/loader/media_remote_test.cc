@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -32,14 +33,14 @@ constexpr std::uint64_t kLarge = std::uint64_t{8} << 20;  // larger fields are r
 constexpr int kGroup = 10;
 constexpr int kFrames = 500;
 
-/// An MP4 with its header at the end, and a key frame in each half MiB or so.
+/// An MP4 with its header at the end, and a key frame in each quarter MiB or so.
 const std::string& large_video() {
   static const std::string video = [] {
     fuzz::VideoSpec spec{.width = 320, .height = 240, .num_frames = kFrames};
     spec.codec = fuzz::has_encoder("libx264") ? "libx264" : "mpeg4";
     spec.group = kGroup;
     spec.moves = true;
-    spec.codec_options = {{"b", "25000000"}, {"preset", "ultrafast"}};
+    spec.codec_options = {{"b", "12000000"}, {"preset", "ultrafast"}};
     return fuzz::encode_video(spec);
   }();
   return video;
@@ -103,8 +104,9 @@ TEST_F(MediaRemoteTest, ClipsTakeFewRequestsAndBytes) {
   const Batch from_server = clips(ranged());
   const auto [requests, bytes] = requested();
   EXPECT_LT(bytes, shard().size() / 2);
-  // One by one, the headers of the key frames would take a request each.
-  EXPECT_LT(requests, 2 * kFrames / kGroup);
+  // A clip takes a range for the header of each key frame, which are fetched together, and a few
+  // others.
+  EXPECT_LT(requests, 2 * (kFrames / kGroup + 40));
   const Batch from_file = clips(test::make_dataset(
       dir_, "l", {{{"cls", "3"}, {"mp4", large_video()}}, {{"cls", "3"}, {"mp4", large_video()}}}));
   for (std::size_t c = 0; c < from_file.arrays().size(); ++c) {
@@ -126,11 +128,13 @@ TEST_F(MediaRemoteTest, AServerThatIgnoresRangesDuringAClipIsAnError) {
 
 TEST_F(MediaRemoteTest, TransfersThatFailAreRepeated) {
   const Batch whole = clips(ranged());
-  for (int number = 2; number < 12; number += 3) {
-    change_at(number, [](ServedFile& file) {
-      file.cut_after = 1000;
-      file.num_cuts = 2;
-    });
+  for (const int number : {3, 8}) {
+    server_.serve("/v.tar", {.body = shard(), .before_get = [=, n = 0](ServedFile& file) mutable {
+                               ++n;
+                               file.cut_after = n == number || n == number + 1
+                                                    ? std::optional<std::size_t>(1000)
+                                                    : std::nullopt;
+                             }});
     const Batch cut = clips(ranged());
     EXPECT_TRUE(std::ranges::equal(whole["mp4"].bytes(), cut["mp4"].bytes())) << number;
   }
