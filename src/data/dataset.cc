@@ -24,13 +24,6 @@
 
 namespace shardwise {
 
-Dataset::Access parse_access(std::string_view name) {
-  if (name == "map") return Dataset::Access::kMap;
-  if (name == "read") return Dataset::Access::kRead;
-  if (name == "range") return Dataset::Access::kRange;
-  throw InvalidArgument("unknown kind of access", in_quotes(name), "choose map, read or range");
-}
-
 namespace {
 
 Index::Lookup lookup_of(const Dataset::Options& options) {
@@ -170,12 +163,14 @@ void Dataset::throw_out_of_range(std::uint64_t sample) const {
                    "choose a sample in [0, " + std::to_string(size()) + ")");
 }
 
-Sample Dataset::operator[](std::uint64_t index) const {
+Sample Dataset::operator[](std::uint64_t index) const { return get(index, {}); }
+
+inline Sample Dataset::get(std::uint64_t index, std::span<const std::string> in_parts) const {
   if (index >= size()) throw_out_of_range(index);
   if (!selection_ && !joins_) [[likely]]
-    return sample_at(index);
+    return sample_at(index, in_parts);
   const std::uint64_t number = selection_ ? selection_->numbers[index] : index;
-  Sample sample = sample_at(number);
+  Sample sample = sample_at(number, in_parts);
   sample.index_ = index;
   if (joins_) joins_->add_to(sample, number);
   return sample;
@@ -203,7 +198,8 @@ std::optional<Sample> Dataset::early_sample(std::uint64_t number) const {
   return sample;
 }
 
-inline Sample Dataset::sample_at(std::uint64_t number) const {
+inline Sample Dataset::sample_at(std::uint64_t number,
+                                 std::span<const std::string> in_parts) const {
   const std::uint64_t shard_number = impl_->index->shard_of(number);
   auto shard = impl_->pool.find(shard_number);
   if (shard && shard->data == nullptr) [[unlikely]] {
@@ -217,13 +213,22 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   const bool is_mapped = shard->data != nullptr;
   Sample sample(std::move(shard), number);
   if (!is_mapped) [[unlikely]] {
-    sample.own_ = is_fetched_url(sample.shard_->path) ? impl_->ranges.read(sample, shard_number)
-                                                      : impl_->reader.read(sample, shard_number);
+    sample.own_ = is_fetched_url(sample.shard_->path)
+                      ? impl_->ranges.read(sample, shard_number, in_parts)
+                      : impl_->reader.read(sample, shard_number, in_parts);
   }
   return sample;
 }
 
-Sample Dataset::sample_without_joins(std::uint64_t number) const { return sample_at(number); }
+Sample Dataset::sample_without_joins(std::uint64_t number,
+                                     std::span<const std::string> in_parts) const {
+  return sample_at(number, in_parts);
+}
+
+Sample DatasetAccess::get(const Dataset& data, std::uint64_t sample,
+                          std::span<const std::string> in_parts) {
+  return data.get(sample, in_parts);
+}
 
 namespace {
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "data/checked_segments.h"
@@ -26,6 +27,11 @@ struct DatasetAccess {
       const Dataset& data) noexcept;
   /// Returns the fingerprint of the dataset of which `data` is a view.
   SHARDWISE_EXPORT static const Hash128& whole_fingerprint(const Dataset& data) noexcept;
+  /// Does what Dataset::operator[] does, but leaves fields of samples that are not mapped to
+  /// SampleAccess::open_field(). Fields of joined datasets are read as a whole.
+  /// @param in_parts  names of these fields.
+  [[nodiscard]] SHARDWISE_EXPORT static Sample get(const Dataset& data, std::uint64_t sample,
+                                                   std::span<const std::string> in_parts);
   /// True if a sample of the index is in the dataset.
   static bool has(const Dataset& data, std::uint64_t number_in_index) noexcept;
   /// True if access to a sample may fetch a shard, because a dataset of the join has a cache.

@@ -2,7 +2,9 @@
 #include <bit>
 
 #include "base/cancel_scope.h"
+#include "base/error_types.h"
 #include "base/mapped_file.h"
+#include "base/text.h"
 #include "base/url.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
@@ -169,6 +171,13 @@ std::shared_ptr<detail::CheckedSegments> Dataset::Impl::records() {
   const Lock lock(mutex);
   if (!segments) segments = std::make_shared<detail::CheckedSegments>(index);
   return segments;
+}
+
+Dataset::Access parse_access(std::string_view name) {
+  if (name == "map") return Dataset::Access::kMap;
+  if (name == "read") return Dataset::Access::kRead;
+  if (name == "range") return Dataset::Access::kRange;
+  throw InvalidArgument("unknown kind of access", in_quotes(name), "choose map, read or range");
 }
 
 }  // namespace shardwise

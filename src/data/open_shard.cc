@@ -239,16 +239,15 @@ void require_indexed(const Index::Shard& shard, const SegmentView& segment,
                    "run " + spelled("`shardwise index` again") + ", or restore the old shard");
 }
 
-void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,
-                       std::uint64_t offset) {
+void require_same_file(const FileIdentity& now, const FileIdentity& then,
+                       const std::string& place) {
   if (now == then) return;
   const std::string how = now.size_bytes == then.size_bytes
                               ? "the time of the file changed, but not the size"
                               : counted(now.size_bytes, "byte") + " now, " +
                                     human_count(then.size_bytes) + " when opened";
   throw StaleIndex(
-      "the shard changed while it was open",
-      sample + ", offset " + std::to_string(offset) + " (" + how + ")",
+      "the shard changed while it was open", place + " (" + how + ")",
       "run " + spelled("`shardwise index` again") +
           " (only changed shards are read), or restore the old shard; then open the dataset again");
 }

@@ -53,11 +53,17 @@ struct OpenShard {
   bool is_unchanged() const;
 };
 
+class MemberReader;
+
 /// The bytes of a sample whose shard has no `data`.
 struct OwnBytes {
+  /// In `starts`: the member is not in memory. SampleAccess::open_field() reads parts of it.
+  static constexpr std::size_t kInParts = static_cast<std::size_t>(-1);
+
   const char* at = nullptr;
   std::vector<std::size_t> starts;  // offset of each member from `at`
   std::unique_ptr<char[]> bytes;    // memory that `at` points into, unless it is mapped
+  std::shared_ptr<const MemberReader> reader = nullptr;  // not null if a member is kInParts
 };
 
 /// Options for opening shards.
@@ -108,9 +114,7 @@ auto finding(const Index& index, const Index::Shard& shard, const Open& open) {
 }
 
 /// Throws StaleIndex if a file has changed since it was opened with the identity `then`.
-/// @param sample  description of the sample being read, see Sample::describe().
-/// @param offset  offset of the sample in the shard, in bytes.
-void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,
-                       std::uint64_t offset);
+/// @param place  description of what is being read: sample, shard and offset.
+void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& place);
 
 }  // namespace shardwise::detail

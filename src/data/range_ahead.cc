@@ -56,9 +56,7 @@ std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming
   bool is_over = false;  // true: leave the other samples to later calls
   for (const std::uint64_t number : numbers) {
     if (const auto old = arrived_.find(number); old != arrived_.end()) {
-      for (const MemberRecord& member : SampleAccess::members_of(old->second)) {
-        bytes += member.size_bytes;
-      }
+      bytes += SampleAccess::bytes_in_memory(old->second);
       continue;
     }
     if (is_over) {
@@ -68,7 +66,8 @@ std::vector<RangedSample> RangeAhead::plan(std::span<const std::uint64_t> coming
     try {
       auto opened = impl.pool.get(index.shard_of(number));
       if (opened->data != nullptr) continue;  // it is in the cache by now
-      samples.push_back(RangeReader::prepare(SampleAccess::make(std::move(opened), number)));
+      samples.push_back(
+          RangeReader::prepare(SampleAccess::make(std::move(opened), number), in_parts_));
       bytes += samples.back().memory.size_bytes;
     } catch (const Cancelled&) {
       throw;

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "data/range_reader.h"
@@ -26,7 +28,9 @@ class SHARDWISE_EXPORT RangeAhead {
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
 
   /// REQUIRES: `data` outlives this object.
-  explicit RangeAhead(const Dataset& data) : data_(data) {}
+  /// @param in_parts  see RangeReader::read().
+  explicit RangeAhead(const Dataset& data, std::vector<std::string> in_parts = {})
+      : data_(data), in_parts_(std::move(in_parts)) {}
 
   /// Returns the first of these samples; nullopt if its shard is not read by ranges, or if it did
   /// not arrive with the others. In these cases the caller uses Dataset::operator[], which reads
@@ -41,6 +45,7 @@ class SHARDWISE_EXPORT RangeAhead {
   void fetch(std::span<const std::uint64_t> coming);
 
   const Dataset& data_;
+  const std::vector<std::string> in_parts_;
   // Samples that have arrived, and samples that were requested at the last fetch; by their numbers
   // in the index.
   std::unordered_map<std::uint64_t, Sample> arrived_;

@@ -45,6 +45,13 @@ const MemberRecord* find_wrong(const OwnBytes& bytes, const OpenShard& shard,
   return nullptr;
 }
 
+/// Returns the fields that may be fetched in parts: none if the index has hashes, because they are
+/// those of whole members.
+FieldsInParts fields_in_parts(const OpenShard& shard, std::span<const std::string> names) {
+  if (shard.segment.has_member_hashes()) return {};
+  return {.names = names, .min_bytes = RangeReader::kMinPartialBytes};
+}
+
 /// A part of a fetched range, and the memory where it is needed.
 struct Piece {
   std::uint64_t begin = 0;
@@ -103,6 +110,50 @@ void add_pieces(const SampleMemory::Run& run, std::uint64_t& num_missing,
   }
 }
 
+Fetcher::Request request_for(const Index::Shard& info, std::uint64_t begin, std::uint64_t end,
+                             const CancelToken& cancel) {
+  return {.url = info.path,
+          .range = {begin, end},
+          .validator = info.validator,
+          .cancel = CancelScope::joined(cancel)};
+}
+
+/// Fetches pieces of shards with few requests: nearby pieces are fetched as one range, and several
+/// ranges at a time. Each range gets one attempt.
+class MergedFetch {
+ public:
+  MergedFetch(const Fetchers& fetchers, const CancelToken& cancel)
+      : fetchers_(fetchers), cancel_(cancel) {}
+
+  /// Lifetime: `pieces`, which are sorted here, must outlive this object.
+  /// @param max_gap  larger gaps are not fetched, even if that would be faster.
+  void add(const Index::Shard& info, std::vector<Piece>& pieces, std::uint64_t max_gap) {
+    const std::string& url = urls_.emplace_back(info.path);
+    const std::uint64_t gap = std::clamp(fetchers_.max_gap_bytes(url), kMinGap, max_gap);
+    std::ranges::sort(pieces, {}, &Piece::begin);
+    for (std::span<const Piece> left = pieces; !left.empty();) {
+      const MergedRange merged = merge_ranges(left, gap, RangeReader::kMaxRangeBytes);
+      ScatterSink& sink = sinks_.emplace_back(url, left.first(merged.count), merged.end);
+      parts_.push_back(
+          {.request = request_for(info, merged.begin, merged.end, cancel_), .sink = &sink});
+      left = left.subspan(merged.count);
+    }
+  }
+  /// Subtracts the bytes that arrived from each piece's `num_missing`.
+  /// Errors: Cancelled.
+  void run() {
+    if (!parts_.empty()) fetchers_.fetch_parts(parts_);
+    for (const ScatterSink& sink : sinks_) sink.count();
+  }
+
+ private:
+  const Fetchers& fetchers_;
+  const CancelToken& cancel_;
+  std::deque<std::string> urls_;
+  std::deque<ScatterSink> sinks_;
+  std::vector<Fetcher::Part> parts_;
+};
+
 }  // namespace
 
 RangeReader::RangeReader(std::shared_ptr<const Index> index,
@@ -111,35 +162,79 @@ RangeReader::RangeReader(std::shared_ptr<const Index> index,
       fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()),
       cancel_(cancel) {}
 
-Fetcher::Request RangeReader::request_for(const Index::Shard& info, std::uint64_t begin,
-                                          std::uint64_t end) const {
-  return {.url = info.path,
-          .range = {begin, end},
-          .validator = info.validator,
-          .cancel = CancelScope::joined(cancel_)};
-}
-
 void RangeReader::fetch(const Index::Shard& info, const SampleMemory::Run& run) const {
   if (run.size == 0) return;
   const Piece piece{run.offset, run.offset + run.size, run.to, nullptr};
   ScatterSink sink(info.path, {&piece, 1}, piece.end);
-  fetchers_->fetch(request_for(info, piece.begin, piece.end), sink);
+  fetchers_->fetch(request_for(info, piece.begin, piece.end, cancel_), sink);
 }
 
-RangedSample RangeReader::prepare(Sample sample) {
+/// Reads parts of members of a remote shard, whose version the server checks at each request.
+class RangeReader::Parts final : public MemberReader {
+ public:
+  Parts(const RangeReader& like, Index::Shard info)
+      : ranges_(like.index_, like.fetchers_, like.cancel_), info_(std::move(info)) {}
+
+  void read(std::span<const MemberPart> parts) const override {
+    std::vector<std::uint64_t> missing(parts.size());
+    if (parts.size() > 1) fetch_merged(parts, missing);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const MemberPart& part = parts[i];
+      if (parts.size() > 1 && missing[i] == 0) continue;
+      ranges_.fetch(info_, {.offset = part.offset, .size = part.to.size(), .to = part.to.data()});
+    }
+  }
+  [[nodiscard]] bool is_remote() const noexcept override { return true; }
+  [[nodiscard]] std::size_t cheap_read_bytes() const noexcept override {
+    try {
+      return std::clamp(ranges_.fetchers_->max_gap_bytes(info_.path), kMinGap, kMaxGap);
+    } catch (const Error&) {
+      return kMinGap;
+    }
+  }
+
+ private:
+  /// Sets `missing` to the number of bytes of each part that did not arrive.
+  void fetch_merged(std::span<const MemberPart> parts, std::vector<std::uint64_t>& missing) const {
+    std::vector<Piece> pieces;
+    pieces.reserve(parts.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto& [sample, field, begin, to] = parts[i];
+      missing[i] = to.size();
+      pieces.push_back({begin, begin + to.size(), to.data(), &missing[i]});
+    }
+    MergedFetch fetch(*ranges_.fetchers_, ranges_.cancel_);
+    // Many small parts, e.g. headers of key frames, must not add up to the whole field.
+    fetch.add(info_, pieces, kMinGap);
+    fetch.run();
+  }
+
+  const RangeReader ranges_;
+  const Index::Shard info_;
+};
+
+std::shared_ptr<const MemberReader> RangeReader::parts_of(const Index::Shard& info) const {
+  return std::make_shared<const Parts>(*this, info);
+}
+
+RangedSample RangeReader::prepare(Sample sample, std::span<const std::string> in_parts) {
   const OpenShard& shard = SampleAccess::shard_of(sample);
   RangedSample ranged{.sample = std::move(sample), .memory = {}};
   ranged.memory =
-      make_memory(ranged.sample, shard.stored_bytes, SampleAccess::members_of(ranged.sample));
+      make_memory(ranged.sample, shard.stored_bytes, SampleAccess::members_of(ranged.sample),
+                  fields_in_parts(shard, in_parts));
   for (const SampleMemory::Run& run : ranged.memory.runs) ranged.num_missing += run.size;
   return ranged;
 }
 
-std::shared_ptr<const OwnBytes> RangeReader::read(const Sample& sample, std::uint64_t number) {
+std::shared_ptr<const OwnBytes> RangeReader::read(const Sample& sample, std::uint64_t number,
+                                                  std::span<const std::string> in_parts) {
   const Index::Shard info = index_->shard(number);
   const OpenShard& shard = SampleAccess::shard_of(sample);
   const std::span<const MemberRecord> members = SampleAccess::members_of(sample);
-  const SampleMemory memory = make_memory(sample, shard.stored_bytes, members);
+  const SampleMemory memory =
+      make_memory(sample, shard.stored_bytes, members, fields_in_parts(shard, in_parts));
+  if (has_parts(*memory.bytes)) memory.bytes->reader = parts_of(info);
   std::uint64_t before = 0;  // hash of the previous fetch's wrong bytes
   for (int fetches = 1;; ++fetches) {
     for (const SampleMemory::Run& run : memory.runs) fetch(info, run);
@@ -163,24 +258,14 @@ void RangeReader::read_many(std::span<RangedSample> samples) {
     std::vector<Piece>& pieces = by_shard[index_->shard_of(ranged.sample.number_in_index())];
     for (const auto& run : ranged.memory.runs) add_pieces(run, ranged.num_missing, pieces);
   }
-  std::deque<std::string> urls;
-  std::deque<ScatterSink> sinks;
-  std::vector<Fetcher::Part> parts;
-  for (auto& [number, pieces] : by_shard) {
-    const Index::Shard info = index_->shard(number);
-    const std::string& url = urls.emplace_back(info.path);
-    const std::uint64_t gap = std::clamp(fetchers_->max_gap_bytes(url), kMinGap, kMaxGap);
-    std::ranges::sort(pieces, {}, &Piece::begin);
-    for (std::span<const Piece> left = pieces; !left.empty();) {
-      const MergedRange merged = merge_ranges(left, gap, kMaxRangeBytes);
-      ScatterSink& sink = sinks.emplace_back(url, left.first(merged.count), merged.end);
-      parts.push_back({.request = request_for(info, merged.begin, merged.end), .sink = &sink});
-      left = left.subspan(merged.count);
-    }
-  }
-  if (!parts.empty()) fetchers_->fetch_parts(parts);
-  for (const ScatterSink& sink : sinks) sink.count();
+  MergedFetch fetch(*fetchers_, cancel_);
+  for (auto& [number, pieces] : by_shard) fetch.add(index_->shard(number), pieces, kMaxGap);
+  fetch.run();
   for (RangedSample& ranged : samples) {
+    OwnBytes& bytes = *ranged.memory.bytes;
+    if (has_parts(bytes)) {
+      bytes.reader = parts_of(index_->shard(index_->shard_of(ranged.sample.number_in_index())));
+    }
     ranged.is_here = ranged.num_missing == 0 &&
                      find_wrong(*ranged.memory.bytes, SampleAccess::shard_of(ranged.sample),
                                 SampleAccess::members_of(ranged.sample)) == nullptr;
@@ -253,7 +338,7 @@ void RangeReader::check_first_blocks(std::span<const std::uint64_t> shards) {
     first.num_missing = size;
     first.piece = {0, size, first.block, &first.num_missing};
     first.sink.emplace(first.info.path, std::span<const Piece>(&first.piece, 1), size);
-    parts.push_back({.request = request_for(first.info, 0, size), .sink = &*first.sink});
+    parts.push_back({.request = request_for(first.info, 0, size, cancel_), .sink = &*first.sink});
   }
   if (parts.size() < 2) return;  // a single block is fetched when its shard is opened
   fetchers_->fetch_parts(parts);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -31,6 +32,8 @@ class RangeReader {
  public:
   /// A longer range is fetched as several, so that several connections share it.
   static constexpr std::uint64_t kMaxRangeBytes = std::uint64_t{8} << 20;
+  /// A smaller field is fetched as a whole, even if the caller needs only parts of it.
+  static constexpr std::uint64_t kMinPartialBytes = kMaxRangeBytes;
 
   /// @param fetchers  null means the default fetchers.
   /// @param cancel    stops fetches.
@@ -39,11 +42,14 @@ class RangeReader {
 
   /// Fetches one sample of shard `number`, with a request per run, and checks its bytes against the
   /// hashes of the index.
+  /// @param in_parts  names of fields that the caller reads in parts. They are not fetched now,
+  ///   unless the index has hashes, which are those of whole members.
   /// Errors: NotFound, FetchError, CorruptIndex, kIo; StaleIndex if the shard is not the indexed
   ///   one.
-  std::shared_ptr<const OwnBytes> read(const Sample& sample, std::uint64_t number);
-  /// Returns what read_many() needs to fetch the sample. Errors: as read().
-  static RangedSample prepare(Sample sample);
+  std::shared_ptr<const OwnBytes> read(const Sample& sample, std::uint64_t number,
+                                       std::span<const std::string> in_parts = {});
+  /// Returns what read_many() needs to fetch the sample. Parameters and errors: as read().
+  static RangedSample prepare(Sample sample, std::span<const std::string> in_parts = {});
   /// Fetches many samples with few requests: nearby samples of a shard are fetched as one range,
   /// and several ranges at a time. A sample that does not arrive at the first attempt, or differs
   /// from the index, is left for read().
@@ -65,9 +71,10 @@ class RangeReader {
   bool can_read_parts(const Index::Shard& info);
 
  private:
-  [[nodiscard]] Fetcher::Request request_for(const Index::Shard& info, std::uint64_t begin,
-                                             std::uint64_t end) const;
+  class Parts;
+
   void fetch(const Index::Shard& info, const SampleMemory::Run& run) const;
+  [[nodiscard]] std::shared_ptr<const MemberReader> parts_of(const Index::Shard& info) const;
   void check_first_block(const Index::Shard& info, std::string_view block);
   bool is_first_known(std::uint64_t shard);
 

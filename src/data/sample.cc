@@ -14,6 +14,7 @@
 #include "base/url.h"
 #include "data/joined_sample.h"
 #include "data/open_shard.h"
+#include "data/own_bytes.h"
 #include "data/sample_access.h"
 #include "index/offset_table.h"
 #include "index/side_tables.h"
@@ -103,8 +104,10 @@ Sample::Place Sample::joined_place(std::size_t i) const noexcept {
 
 inline std::string_view Sample::bytes_of(std::size_t member) const noexcept {
   const MemberRecord& record = members_[member];
-  if (own_) [[unlikely]]
-    return {own_->at + own_->starts[member], record.size_bytes};
+  if (own_) [[unlikely]] {
+    const std::size_t start = own_->starts[member];
+    return {start == detail::OwnBytes::kInParts ? nullptr : own_->at + start, record.size_bytes};
+  }
   // When the shard was opened, this range was checked against the size of the mapping.
   return {shard_->data + record.data_offset(), record.size_bytes};
 }
@@ -262,6 +265,58 @@ void detail::SampleAccess::copy_unchanged(const Sample& sample, std::size_t plac
   owner->require_unchanged_map(member);
 }
 
+namespace {
+
+/// A member that is read in parts.
+class MemberSource final : public detail::ByteSource {
+ public:
+  /// @param part  the part's `to` is ignored.
+  MemberSource(std::shared_ptr<const detail::MemberReader> reader, const detail::MemberPart& whole,
+               std::uint64_t size_bytes)
+      : reader_(std::move(reader)), whole_(whole), size_bytes_(size_bytes) {}
+
+  [[nodiscard]] std::uint64_t size() const noexcept override { return size_bytes_; }
+  void read_parts(std::span<const Part> parts) const override {
+    std::vector<detail::MemberPart> in_shard;
+    in_shard.reserve(parts.size());
+    for (const auto& [offset, to] : parts) {
+      SHARDWISE_ASSERT(offset <= size_bytes_ && to.size() <= size_bytes_ - offset);
+      in_shard.push_back({whole_.sample, whole_.field, whole_.offset + offset, to});
+    }
+    reader_->read(in_shard);
+  }
+  [[nodiscard]] bool is_remote() const noexcept override { return reader_->is_remote(); }
+  [[nodiscard]] std::size_t cheap_read_bytes() const noexcept override {
+    return reader_->cheap_read_bytes();
+  }
+
+ private:
+  const std::shared_ptr<const detail::MemberReader> reader_;
+  const detail::MemberPart whole_;
+  const std::uint64_t size_bytes_;
+};
+
+}  // namespace
+
+std::unique_ptr<detail::ByteSource> detail::SampleAccess::open_field(const Sample& sample,
+                                                                     std::size_t place) {
+  const auto [owner, member] = sample.place_of(place);
+  if (!owner->own_ || owner->own_->starts[member] != OwnBytes::kInParts) return nullptr;
+  const MemberRecord& record = owner->members_[member];
+  const MemberPart whole{
+      *owner, owner->shard_->segment.field_name(record.field()), record.data_offset(), {}};
+  return std::make_unique<MemberSource>(owner->own_->reader, whole, record.size_bytes);
+}
+
+std::uint64_t detail::SampleAccess::bytes_in_memory(const Sample& sample) noexcept {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < sample.num_members_; ++i) {
+    const bool is_there = !sample.own_ || sample.own_->starts[i] != OwnBytes::kInParts;
+    bytes += is_there ? sample.members_[i].size_bytes : 0;
+  }
+  return bytes;
+}
+
 const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
   return sample.shard_->index.get();
 }
@@ -295,7 +350,7 @@ void Sample::require_unchanged_map(std::size_t member) const {
   } catch (const Error&) {
   }
   if (now && now->device == then.device && now->inode == then.inode) {
-    return detail::require_same_file(*now, then, describe(), offset);
+    return detail::require_same_file(*now, then, describe() + ", offset " + std::to_string(offset));
   }
   throw StaleIndex("the shard's file was changed while it was open",
                    describe() + ", offset " + std::to_string(offset),

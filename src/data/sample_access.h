@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/byte_source.h"
 #include "data/joined_sample.h"
 #include "data/open_shard.h"
 #include "index/offset_table.h"
@@ -55,6 +56,12 @@ struct SampleAccess {
   [[nodiscard]] static JoinedSample* joined(const Sample& sample) noexcept {
     return sample.joined_;
   }
+  /// Returns the bytes of the field at `place`, to read parts of them; null if the sample has them
+  /// in memory. Lifetime: `sample` must outlive the result.
+  [[nodiscard]] SHARDWISE_EXPORT static std::unique_ptr<ByteSource> open_field(const Sample& sample,
+                                                                               std::size_t place);
+  /// Returns the size of the sample's own members, except those that are read in parts.
+  [[nodiscard]] static std::uint64_t bytes_in_memory(const Sample& sample) noexcept;
   /// Copies the field at `place` to `to`. REQUIRES: `to` has the field's size.
   /// Errors: StaleIndex if the shard was truncated; kIo if it cannot be read.
   /// Cost: O(bytes).

@@ -40,13 +40,22 @@ class Lines {
 
 }  // namespace
 
-HeldShards::HeldShards(const Dataset& data, std::size_t max_shards)
-    : data_(data), size_(data.size()), finder_(shard_finder_of(data.index())), held_(max_shards) {
+HeldShards::HeldShards(const Dataset& data, std::size_t max_shards,
+                       std::span<const std::string> in_parts)
+    : data_(data),
+      size_(data.size()),
+      in_parts_(in_parts.begin(), in_parts.end()),
+      finder_(shard_finder_of(data.index())),
+      held_(max_shards) {
   const auto sides = DatasetAccess::joins(data);
   joined_.reserve(sides.size());
   for (const auto& side : sides) {
     const std::size_t max = DatasetAccess::impl(side->other).max_pinned_shards();
-    joined_.emplace_back(side->other, std::min(max_shards, max));
+    std::vector<std::string> in_parts_of_side;
+    for (const std::string& name : in_parts) {
+      if (const auto own = side->names->original(name)) in_parts_of_side.emplace_back(*own);
+    }
+    joined_.emplace_back(side->other, std::min(max_shards, max), in_parts_of_side);
   }
 }
 
@@ -184,9 +193,9 @@ void HeldShards::borrow_own(Sample& sample, std::span<const std::uint64_t> comin
     place.shard = {};
     auto opened = data_.impl_->pool.find(shard);
     if (!opened || opened->data == nullptr) {
-      if (!ahead_) ahead_ = std::make_unique<RangeAhead>(data_);
+      if (!ahead_) ahead_ = std::make_unique<RangeAhead>(data_, in_parts_);
       auto arrived = ahead_->take(coming);
-      Sample own = arrived ? *std::move(arrived) : data_.sample_without_joins(number);
+      Sample own = arrived ? *std::move(arrived) : data_.sample_without_joins(number, in_parts_);
       if (own.own_) {  // the sample owns its bytes, or its shard is being fetched
         std::swap(own.joined_, sample.joined_);
         sample = std::move(own);
@@ -230,8 +239,12 @@ void HeldShards::prefetch_records(std::span<const std::uint64_t> indices) noexce
 }
 
 SampleCursor::SampleCursor(const Dataset& data, std::span<const std::uint64_t> indices,
-                           std::size_t max_shards, std::uint64_t ahead_bytes)
-    : indices_(indices), size_(data.size()), ahead_bytes_(ahead_bytes), shards_(data, max_shards) {
+                           std::size_t max_shards, std::uint64_t ahead_bytes,
+                           std::span<const std::string> in_parts)
+    : indices_(indices),
+      size_(data.size()),
+      ahead_bytes_(ahead_bytes),
+      shards_(data, max_shards, in_parts) {
   const std::size_t max = std::min(kMaxRun, indices.size());
   now_.samples.reset(new Sample[max]);
   next_.samples.reset(new Sample[max]);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/open_shard.h"
@@ -22,7 +23,7 @@ namespace shardwise::detail {
 class HeldShards {
  public:
   /// REQUIRES: `data` outlives this object.
-  HeldShards(const Dataset& data, std::size_t max_shards);
+  HeldShards(const Dataset& data, std::size_t max_shards, std::span<const std::string> in_parts);
 
   /// Sets `sample` to the sample `index`, if its shards are held or can be pinned because they are
   /// open. Otherwise returns false, and `sample` is as after release().
@@ -65,6 +66,7 @@ class HeldShards {
 
   const Dataset& data_;
   const std::uint64_t size_;  // number of samples in data_
+  const std::vector<std::string> in_parts_;
   const ShardFinder finder_;
   std::vector<Held> held_;
   Held* from_cache_ = nullptr;  // element of held_ with the one shard from a cache; may be null
@@ -86,13 +88,18 @@ class SHARDWISE_EXPORT SampleCursor {
   static constexpr std::size_t kMaxShards = 64;
   /// Maximum number of samples in a run.
   static constexpr std::size_t kMaxRun = 32;
+  /// Default for the number of bytes of each field to prefetch.
+  static constexpr std::uint64_t kAheadBytes = 512;
 
   /// @param indices      numbers of the samples to read, in this order.
   /// @param max_shards   maximum number of shards held; a power of two.
   /// @param ahead_bytes  number of bytes of each field to prefetch.
+  /// @param in_parts     names of fields that the caller reads by SampleAccess::open_field() if
+  ///   their shard is not mapped.
   /// REQUIRES: `data` and `indices` outlive this object.
   SampleCursor(const Dataset& data, std::span<const std::uint64_t> indices,
-               std::size_t max_shards = kMaxShards, std::uint64_t ahead_bytes = 512);
+               std::size_t max_shards = kMaxShards, std::uint64_t ahead_bytes = kAheadBytes,
+               std::span<const std::string> in_parts = {});
   ~SampleCursor();
   SampleCursor(const SampleCursor&) = delete;
   SampleCursor& operator=(const SampleCursor&) = delete;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/error_types.h"
 #include "data/own_bytes.h"
@@ -22,6 +23,55 @@ std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t num
                   reader_of(opened->file));
   return opened;
 }
+
+std::string place_of(const Sample& sample, std::uint64_t offset) {
+  return sample.describe() + ", offset " + std::to_string(offset);
+}
+
+/// Fills `to` with the bytes of the file from `offset` on.
+/// @param describe  returns the place for errors.
+template <class Describe>
+void read_run(const ShardFile& opened, std::uint64_t offset, std::span<char> to,
+              const Describe& describe) {
+  std::size_t got = 0;
+  try {
+    got = opened.file.read_at(offset, to.data(), to.size());
+  } catch (const Error& e) {
+    throw Error(e.code(), "cannot read a sample", describe() + " (" + e.what() + ")",
+                "check the disk, then run again");
+  }
+  if (got == to.size()) return;
+  FileIdentity now = file_identity(opened.file.fd(), opened.file.path());
+  now.size_bytes = std::min(now.size_bytes, offset + got);  // the file may have grown again
+  require_same_file(now, opened.identity, describe());
+}
+
+/// Throws if the file has changed since it was opened. A write changes the file's time before its
+/// bytes. If the time is unchanged, bytes that were read before this call were read before any
+/// write.
+template <class Describe>
+void require_unchanged(const ShardFile& opened, const Describe& describe) {
+  const FileIdentity now = file_identity(opened.file.fd(), opened.file.path());
+  if (now != opened.identity) require_same_file(now, opened.identity, describe());
+}
+
+/// Reads parts of members of a local shard.
+class FileParts final : public MemberReader {
+ public:
+  explicit FileParts(ShardHandle<ShardFile> opened) : opened_(std::move(opened)) {}
+
+  void read(std::span<const MemberPart> parts) const override {
+    for (const MemberPart& part : parts) {
+      read_run(*opened_, part.offset, part.to, [&] { return part.describe(); });
+    }
+    require_unchanged(*opened_, [&] { return parts.front().describe(); });
+  }
+  [[nodiscard]] bool is_remote() const noexcept override { return false; }
+  [[nodiscard]] std::size_t cheap_read_bytes() const noexcept override { return 4096; }
+
+ private:
+  const ShardHandle<ShardFile> opened_;
+};
 
 std::size_t max_descriptors(std::size_t wanted) {
   rlimit limit{};
@@ -47,32 +97,19 @@ ShardReader::Files& ShardReader::files() {
   return *files_;
 }
 
-std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uint64_t number) {
+std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uint64_t number,
+                                                  std::span<const std::string> in_parts) {
   const SampleMemory memory = make_memory(sample, SampleAccess::shard_of(sample).stored_bytes,
-                                          SampleAccess::members_of(sample));
-  const auto opened = with_descriptor([&] { return files().get(number); });
+                                          SampleAccess::members_of(sample),
+                                          {.names = in_parts, .min_bytes = kMinPartialBytes});
+  auto opened = with_descriptor([&] { return files().get(number); });
   for (const SampleMemory::Run& run : memory.runs) {
-    std::size_t got = 0;
-    try {
-      got = opened->file.read_at(run.offset, run.to, run.size);
-    } catch (const Error& e) {
-      throw Error(
-          e.code(), "cannot read a sample",
-          sample.describe() + ", offset " + std::to_string(run.offset) + " (" + e.what() + ")",
-          "check the disk, then run again");
-    }
-    if (got < run.size) {
-      FileIdentity now = file_identity(opened->file.fd(), sample.shard_path());
-      now.size_bytes = std::min(now.size_bytes, run.offset + got);  // the file may have grown again
-      require_same_file(now, opened->identity, sample.describe(), run.offset);
-    }
+    read_run(*opened, run.offset, {run.to, run.size}, [&] { return place_of(sample, run.offset); });
   }
-  // A write changes the file's time before its bytes. If the time is unchanged, these bytes were
-  // read before any write.
-  const FileIdentity now = file_identity(opened->file.fd(), sample.shard_path());
-  if (now != opened->identity) {
-    require_same_file(now, opened->identity, sample.describe(),
-                      memory.runs.empty() ? 0 : memory.runs.front().offset);
+  const std::uint64_t first = memory.runs.empty() ? 0 : memory.runs.front().offset;
+  require_unchanged(*opened, [&] { return place_of(sample, first); });
+  if (has_parts(*memory.bytes)) {
+    memory.bytes->reader = std::make_shared<const FileParts>(std::move(opened));
   }
   return memory.bytes;
 }

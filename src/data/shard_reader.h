@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 
 #include "base/errno_error.h"
 #include "base/file.h"
@@ -26,7 +28,8 @@ struct ShardFile {
 /// Reads samples of local shards that are not mapped.
 ///
 /// Keeps a limited number of open files. A file is in use only during a read, so the limit does not
-/// depend on how many samples and shards the caller holds.
+/// depend on how many samples and shards the caller holds. A sample with fields in parts keeps its
+/// file open.
 ///
 /// Threads: internally synchronised.
 class ShardReader {
@@ -35,11 +38,17 @@ class ShardReader {
   ///   used.
   ShardReader(std::shared_ptr<const Index> index, std::size_t max_files);
 
+  /// A smaller field takes one read, even if the caller needs only parts of it.
+  static constexpr std::uint64_t kMinPartialBytes = std::uint64_t{1} << 20;
+
   /// Reads the bytes of a sample of shard `number`. This takes one read, or several if the gaps
   /// between its members are large.
+  /// @param in_parts  names of fields that the caller reads in parts; they are not read now. The
+  ///   file stays open while the sample lives.
   /// Errors: NotFound, NoDescriptor; StaleIndex if the file is not the indexed one or has changed;
   ///   CorruptIndex; kIo.
-  std::shared_ptr<const OwnBytes> read(const Sample& sample, std::uint64_t number);
+  std::shared_ptr<const OwnBytes> read(const Sample& sample, std::uint64_t number,
+                                       std::span<const std::string> in_parts = {});
 
   /// Runs `open`. If no descriptor is free, closes an idle file and retries, as long as there are
   /// idle files.

@@ -140,7 +140,8 @@ class SHARDWISE_EXPORT ColumnMaker {
   /// the sample's key. For other columns, nullptr means that a row may depend on any fields.
   [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
   /// Whether a row needs fields as a whole. The loader does not read ahead for columns that need
-  /// only parts of a field, e.g. a clip of a video, or no field.
+  /// only parts of a field, e.g. a clip of a video, or no field. A column that needs parts names
+  /// the fields by fields(), and must be able to read them by SampleAccess::open_field().
   [[nodiscard]] virtual bool reads_whole_fields() const { return true; }
   /// Checks that rows can be made from the samples of this data, without reading a sample.
   /// Errors: NotFound or Unsupported, e.g. if the index has no such metadata column.

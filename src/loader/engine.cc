@@ -10,6 +10,7 @@
 #include "base/error_types.h"
 #include "data/dataset_access.h"
 #include "loader/engine_work.h"
+#include "loader/read_fields.h"
 #include "storage/opening_time.h"
 
 // A Work is one batch in production. Its steps in the queue works_:
@@ -71,6 +72,7 @@ Engine::Engine(MixedDataset data, std::vector<std::vector<Column>> columns,
                                                (uses_fields_ &&
                                                 column.maker()->makes_from_fields());
                                       })),
+      in_parts_(fields_in_parts(columns_[0])),
       frontier_(options_.note_read) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
     sizes_.emplace_back(data_.part(part));
@@ -317,7 +319,7 @@ void Engine::end_source(std::exception_ptr error) noexcept {
 
 Sample Engine::sample_of(std::uint64_t number) const {
   const std::size_t part = data_.part_of(number);
-  return data_.part(part)[number - data_.first_sample(part)];
+  return DatasetAccess::get(data_.part(part), number - data_.first_sample(part), in_parts_);
 }
 
 RowInput Engine::input_of(const Sample& sample, std::uint64_t number) const {

@@ -177,10 +177,12 @@ class Engine {
   const Source source_;
   const EngineOptions options_;
   const std::shared_ptr<LoadMeter> meter_;
-  const bool times_rows_;          // whether each row is timed
-  const bool uses_fields_;         // whether columns use make_from_fields() if possible
-  const bool needs_samples_;       // whether a column cannot be made from fields
-  const bool makes_runs_;          // whether the other columns make several rows per call
+  const bool times_rows_;     // whether each row is timed
+  const bool uses_fields_;    // whether columns use make_from_fields() if possible
+  const bool needs_samples_;  // whether a column cannot be made from fields
+  const bool makes_runs_;     // whether the other columns make several rows per call
+  // Fields of which all columns read only parts.
+  const std::vector<std::string> in_parts_;
   std::vector<FieldSizes> sizes_;  // field sizes of each part of data_
   bool claims_batches_ = false;    // whether a thread claims all rows of a batch
   ReadFrontier frontier_;          // counts the rows that were read, over all plans

@@ -89,7 +89,7 @@ void Engine::make_from_samples(Claim& claim, std::size_t from_fields, StageTimes
   const std::size_t first = needs_samples_ ? claim.first : from_fields;
   auto row_begin = times.begin();
   const std::span<const std::uint64_t> samples = work.plan.samples;
-  RowReader reader(data_, samples.subspan(first, claim.last - first));
+  RowReader reader(data_, samples.subspan(first, claim.last - first), in_parts_);
   const Sample* last = nullptr;  // the last sample read
   const auto end_row = [&](const Sample* sample) {
     last = sample;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "data/page_request.h"
-#include "loader/column_maker.h"
+#include "loader/read_fields.h"
 
 namespace shardwise::detail {
 namespace {
@@ -31,24 +31,11 @@ std::int64_t disk_reads_of_thread() noexcept {
 /// disk_reads_of_thread() at this thread's last check.
 thread_local constinit std::int64_t reads_before = 0;
 
-/// Returns the names of the fields that the columns read, or nothing if columns may read any field.
-std::optional<std::vector<std::string>> fields_of(std::span<const Column> columns) {
-  std::vector<std::string> names;
-  for (const Column& column : columns) {
-    const ColumnMaker& maker = *column.maker();
-    if (!maker.reads_whole_fields()) continue;
-    const FieldChoice* const fields = maker.fields();
-    if (fields == nullptr || fields->names().empty()) return std::nullopt;
-    names.insert(names.end(), fields->names().begin(), fields->names().end());
-  }
-  return names;
-}
-
 }  // namespace
 
 ReadAheadSource::ReadAheadSource(Engine::Source source, MixedDataset data,
                                  std::span<const Column> columns)
-    : source_(std::move(source)), data_(std::move(data)), fields_(fields_of(columns)) {}
+    : source_(std::move(source)), data_(std::move(data)), fields_(whole_fields(columns)) {}
 
 std::optional<BatchPlan> ReadAheadSource::operator()() {
   look();

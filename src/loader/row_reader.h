@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "data/dataset_access.h"
@@ -16,10 +17,13 @@ namespace shardwise::detail {
 /// Reads the samples of some rows of a batch, one after another.
 class RowReader {
  public:
-  RowReader(const MixedDataset& data, std::span<const std::uint64_t> samples)
-      : data_(data), samples_(samples) {
+  /// @param in_parts  names of fields that the caller reads by SampleAccess::open_field().
+  RowReader(const MixedDataset& data, std::span<const std::uint64_t> samples,
+            const std::vector<std::string>& in_parts)
+      : data_(data), samples_(samples), in_parts_(in_parts) {
     if (data.num_parts() == 1) {
-      cursor_.emplace(data.part(0), samples);
+      cursor_.emplace(data.part(0), samples, SampleCursor::kMaxShards, SampleCursor::kAheadBytes,
+                      in_parts);
     } else {
       find_ranged_parts();
     }
@@ -37,7 +41,10 @@ class RowReader {
       sample_ =
           ranged.ahead->take(std::span<const std::uint64_t>(ranged.samples).subspan(ranged.at++));
     }
-    if (!sample_) sample_.emplace(data_.part(part_)[number - data_.first_sample(part_)]);
+    if (!sample_) {
+      const std::uint64_t in_part = number - data_.first_sample(part_);
+      sample_.emplace(DatasetAccess::get(data_.part(part_), in_part, in_parts_));
+    }
     return {&*sample_, 1};
   }
   /// Number of the first sample of the data set from which the last run was read.
@@ -59,7 +66,7 @@ class RowReader {
       if (!DatasetAccess::reads_ranges(data_.part(part)) ||
           !DatasetAccess::joins(data_.part(part)).empty())
         continue;
-      ranged_[part].ahead.emplace(data_.part(part));
+      ranged_[part].ahead.emplace(data_.part(part), in_parts_);
       has_ranged = true;
     }
     if (!has_ranged) return;
@@ -71,6 +78,7 @@ class RowReader {
 
   const MixedDataset& data_;
   const std::span<const std::uint64_t> samples_;
+  const std::vector<std::string>& in_parts_;
   std::optional<SampleCursor> cursor_;  // used for a single data set
   std::size_t at_ = 0;                  // used for a mixture
   std::optional<Sample> sample_;        // used for a mixture

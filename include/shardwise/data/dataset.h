@@ -354,9 +354,11 @@ class SHARDWISE_EXPORT Dataset {
                       std::span<std::int64_t> offsets,
                       const std::function<std::byte*(std::size_t)>& take_memory) const;
   [[nodiscard]] std::optional<Sample> early_sample(std::uint64_t number) const;
-  inline Sample sample_at(std::uint64_t number) const;  // defined in the only source file that
-                                                        // calls it
-  [[nodiscard]] Sample sample_without_joins(std::uint64_t number) const;
+  // These two are inline for the only source file that calls them.
+  inline Sample get(std::uint64_t index, std::span<const std::string> in_parts) const;
+  inline Sample sample_at(std::uint64_t number, std::span<const std::string> in_parts) const;
+  [[nodiscard]] Sample sample_without_joins(std::uint64_t number,
+                                            std::span<const std::string> in_parts) const;
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;
   /// The fingerprint of the dataset without the selection of a view.

@@ -159,7 +159,7 @@ std::int64_t sample_at(double seconds, int sample_rate) noexcept {
 
 }  // namespace
 
-AudioDecoder::AudioDecoder(std::string_view bytes, const Format& format)
+AudioDecoder::AudioDecoder(MediaView bytes, const Format& format)
     : demuxer_(bytes), format_(format), packet_(make_packet()), frame_(make_frame()) {
   const LibavMessages messages;
   choose_stream();

@@ -33,8 +33,8 @@ class AudioDecoder {
   };
 
   /// Lifetime: `bytes` must outlive the decoder.
-  /// Errors: DecodeFailure.
-  AudioDecoder(std::string_view bytes, const Format& format);
+  /// Errors: DecodeFailure; those of reading the bytes, like all calls that read.
+  AudioDecoder(MediaView bytes, const Format& format);
 
   int sample_rate() const noexcept { return sample_rate_; }
   int channels() const noexcept { return channels_; }

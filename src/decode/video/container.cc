@@ -13,7 +13,8 @@ namespace {
 
 constexpr const char* kEndsEarly = "the data ends early";
 
-std::uint64_t big_endian(std::string_view bytes, std::size_t at, std::size_t size) {
+template <class Bytes>
+std::uint64_t big_endian(const Bytes& bytes, std::size_t at, std::size_t size) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < size; ++i) {
     value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
@@ -21,22 +22,22 @@ std::uint64_t big_endian(std::string_view bytes, std::size_t at, std::size_t siz
   return value;
 }
 
-std::uint32_t little_endian_32(std::string_view bytes, std::size_t at) {
+std::uint32_t little_endian_32(MediaView bytes, std::size_t at) {
   std::uint32_t value = 0;
   for (std::size_t i = 4; i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[at + i]);
   return value;
 }
 
-std::uint64_t little_endian_64(std::string_view bytes, std::size_t at) {
+std::uint64_t little_endian_64(MediaView bytes, std::size_t at) {
   return std::uint64_t{little_endian_32(bytes, at + 4)} << 32 | little_endian_32(bytes, at);
 }
 
 // ----------------------------------------------------------------- tags and text of other programs
 
 /// Returns `bytes` without leading ID3v2 tags.
-std::string_view behind_id3v2(std::string_view bytes) noexcept {
+MediaView behind_id3v2(MediaView bytes) {
   constexpr std::size_t kHeader = 10;
-  while (bytes.size() >= kHeader && bytes.substr(0, 3) == "ID3") {
+  while (bytes.size() >= kHeader && bytes.starts_with("ID3")) {
     // Each byte has 7 bits of the size; a flag means that a footer repeats the header.
     std::size_t size = kHeader;
     for (std::size_t i = 6, shift = 21; i < 10; ++i, shift -= 7) {
@@ -49,20 +50,19 @@ std::string_view behind_id3v2(std::string_view bytes) noexcept {
 }
 
 /// Returns `bytes` without one trailing tag: ID3v1, APEv2 or Lyrics3.
-std::string_view before_tag(std::string_view bytes) noexcept {
+MediaView before_tag(MediaView bytes) {
   constexpr std::size_t kId3v1 = 128;
   const auto without_last = [&](std::size_t size) { return bytes.substr(0, bytes.size() - size); };
-  if (bytes.size() >= kId3v1 && bytes.substr(bytes.size() - kId3v1, 3) == "TAG") {
+  if (bytes.size() >= kId3v1 && bytes.has(bytes.size() - kId3v1, "TAG")) {
     return without_last(kId3v1);
   }
   constexpr std::size_t kApeFooter = 32;
   constexpr std::string_view kApe = "APETAGEX";
-  if (bytes.size() >= kApeFooter && bytes.substr(bytes.size() - kApeFooter, kApe.size()) == kApe) {
+  if (bytes.size() >= kApeFooter && bytes.has(bytes.size() - kApeFooter, kApe)) {
     // The stated size includes the tag's content and this footer, but not the optional header.
     std::size_t size = little_endian_32(bytes, bytes.size() - kApeFooter + 12);
     if (size < kApeFooter || size > bytes.size()) return bytes;
-    if (bytes.size() - size >= kApeFooter &&
-        bytes.substr(bytes.size() - size - kApeFooter, kApe.size()) == kApe) {
+    if (bytes.size() - size >= kApeFooter && bytes.has(bytes.size() - size - kApeFooter, kApe)) {
       size += kApeFooter;
     }
     return without_last(size);
@@ -78,9 +78,9 @@ bool is_text(char c) noexcept {
 }
 
 /// True if `bytes` contain only additions of other programs (tags, text, zeros) and no media.
-bool is_tail(std::string_view bytes) noexcept {
-  while (!std::ranges::all_of(bytes, is_text)) {
-    const std::string_view shorter = before_tag(bytes);
+bool is_tail(MediaView bytes) {
+  while (!bytes.all_of(is_text)) {
+    const MediaView shorter = before_tag(bytes);
     if (shorter.size() == bytes.size()) return bytes.starts_with("APETAGEX");
     bytes = shorter;
   }
@@ -169,7 +169,7 @@ void add_promise(std::string_view header, Mp4Promise& promise) {
 }
 
 /// Returns the size of the box at the start of `bytes`; nullopt if they do not begin with a box.
-std::optional<std::uint64_t> box_size(std::string_view bytes) {
+std::optional<std::uint64_t> box_size(MediaView bytes) {
   if (bytes.size() < 8) return std::nullopt;
   std::uint64_t size = big_endian(bytes, 0, 4);
   if (size == 1 && bytes.size() < 16) return std::nullopt;
@@ -181,27 +181,27 @@ std::optional<std::uint64_t> box_size(std::string_view bytes) {
 }
 
 /// Returns why `bytes` do not begin with a box.
-const char* why_no_box(std::string_view bytes) noexcept {
+const char* why_no_box(MediaView bytes) {
   const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
-  const bool is_cut = bytes.size() < 8 || std::ranges::all_of(bytes.substr(4, 4), is_printable);
+  const bool is_cut = bytes.size() < 8 || bytes.substr(4, 4).all_of(is_printable);
   return is_cut ? kEndsEarly : "MP4: a box is damaged, or the data after the last box is not a tag";
 }
 
-std::string_view plausible_mp4(std::string_view bytes) {
+MediaView plausible_mp4(MediaView bytes) {
   Mp4Promise promise;
   bool has_header = false;
   for (std::size_t at = 0; at < bytes.size();) {
-    const std::string_view rest = bytes.substr(at);
+    const MediaView rest = bytes.substr(at);
     const auto size = box_size(rest);
     if (!size && has_header && is_tail(rest)) {
       bytes = bytes.substr(0, at);
       break;
     }
     if (!size) throw DecodeFailure(why_no_box(rest));
-    const std::string_view type = rest.substr(4, 4);
-    has_header = has_header || type == "moov";
-    if (type != "mdat" && type != "free" && type != "skip" && type != "wide") {
-      add_promise(rest.substr(0, *size), promise);
+    const auto is = [&](std::string_view type) { return rest.has(4, type); };
+    has_header = has_header || is("moov");
+    if (!is("mdat") && !is("free") && !is("skip") && !is("wide")) {
+      add_promise(rest.substr(0, *size).view(), promise);
     }
     at += *size;
   }
@@ -221,7 +221,7 @@ std::string_view plausible_mp4(std::string_view bytes) {
 /// Reads an EBML number of 1 to 8 bytes. The first byte's leading zeros give the length. If
 /// `keep_marker`, the marker bit is kept, as in identifiers; otherwise a number of all ones means
 /// "unknown".
-std::uint64_t ebml_number(std::string_view bytes, std::size_t& at, bool keep_marker) {
+std::uint64_t ebml_number(MediaView bytes, std::size_t& at, bool keep_marker) {
   if (at >= bytes.size()) throw DecodeFailure(kEndsEarly);
   const auto first = static_cast<unsigned char>(bytes[at]);
   std::size_t length = 1;
@@ -259,7 +259,7 @@ bool is_in_cluster(std::uint64_t id, std::uint64_t size) noexcept {
 /// Returns the segment's size in bytes, without a second segment or a tail after it. Rejects
 /// unknown or too large elements: libav would skip to the next cluster, and silently lose the
 /// frames in between.
-std::size_t size_of_segment(std::string_view segment, bool knows_size) {
+std::size_t size_of_segment(MediaView segment, bool knows_size) {
   const auto size_within = [](std::uint64_t size, std::size_t left) {
     if (size > left) throw DecodeFailure(kEndsEarly);
     return static_cast<std::size_t>(size);
@@ -304,7 +304,7 @@ std::size_t size_of_segment(std::string_view segment, bool knows_size) {
   return segment.size();
 }
 
-std::string_view plausible_matroska(std::string_view bytes) {
+MediaView plausible_matroska(MediaView bytes) {
   for (std::size_t at = 0; at < bytes.size();) {
     const std::uint64_t id = ebml_number(bytes, at, true);
     const std::uint64_t size = ebml_number(bytes, at, false);
@@ -313,7 +313,7 @@ std::string_view plausible_matroska(std::string_view bytes) {
     if (knows_size && size > bytes.size() - at) throw DecodeFailure(kEndsEarly);
     if (id == kSegment || !knows_size) {
       // Use only the first segment.
-      const std::string_view segment = bytes.substr(at, knows_size ? size : bytes.npos);
+      const MediaView segment = bytes.substr(at, knows_size ? size : MediaView::npos);
       return bytes.substr(0, at + size_of_segment(segment, knows_size));
     }
     at += size;
@@ -325,9 +325,9 @@ std::string_view plausible_matroska(std::string_view bytes) {
 
 /// Returns the offset of the chunk that contains the samples.
 /// Errors: DecodeFailure if there is no such chunk.
-std::size_t data_chunk_of(std::string_view wav) {
+std::size_t data_chunk_of(MediaView wav) {
   for (std::size_t at = 12; wav.size() - at >= 8;) {
-    if (wav.substr(at, 4) == "data") return at;
+    if (wav.has(at, "data")) return at;
     const std::uint32_t size = little_endian_32(wav, at + 4);
     const std::uint64_t whole = 8 + std::uint64_t{size} + size % 2;
     if (whole > wav.size() - at) break;
@@ -337,10 +337,9 @@ std::size_t data_chunk_of(std::string_view wav) {
 }
 
 /// True if `bytes` consist only of chunks.
-bool are_chunks(std::string_view bytes) noexcept {
+bool are_chunks(MediaView bytes) {
   while (bytes.size() >= 8) {
-    const bool has_name =
-        std::ranges::all_of(bytes.substr(0, 4), [](char c) { return c >= ' ' && c <= '~'; });
+    const bool has_name = bytes.substr(0, 4).all_of([](char c) { return c >= ' ' && c <= '~'; });
     const std::uint64_t size = little_endian_32(bytes, 4);
     if (!has_name || size > bytes.size() - 8) return false;
     bytes.remove_prefix(std::min<std::uint64_t>(8 + size + size % 2, bytes.size()));
@@ -349,16 +348,16 @@ bool are_chunks(std::string_view bytes) noexcept {
 }
 
 /// True for RF64 and BW64, whose first chunk contains sizes of more than 32 bits.
-bool is_rf64(std::string_view wav) noexcept {
+bool is_rf64(MediaView wav) {
   return (wav.starts_with("RF64") || wav.starts_with("BW64")) && wav.size() >= 44 &&
-         wav.substr(12, 4) == "ds64";
+         wav.has(12, "ds64");
 }
 
 /// Returns the stated size of a WAV's samples in bytes; nullopt if it is unknown. A program that
 /// writes to a pipe does not know the size. It writes all ones, zero, or (SoX) a size near 2 GiB as
 /// a placeholder. Zero is the true size if the file's own size is right, or if other chunks follow
 /// instead of samples.
-std::optional<std::uint64_t> size_of_data(std::string_view wav, std::size_t data_chunk) noexcept {
+std::optional<std::uint64_t> size_of_data(MediaView wav, std::size_t data_chunk) {
   constexpr std::uint32_t kUnknown = 0xFFFFFFFF, kFirstOfPipes = 0x7FFFF000;
   const std::uint32_t size = little_endian_32(wav, data_chunk + 4);
   const std::size_t left = wav.size() - data_chunk - 8;
@@ -370,7 +369,7 @@ std::optional<std::uint64_t> size_of_data(std::string_view wav, std::size_t data
   return is_meant ? std::optional<std::uint64_t>(0) : std::nullopt;
 }
 
-void require_plausible_wav(std::string_view bytes) {
+void require_plausible_wav(MediaView bytes) {
   const std::size_t at = data_chunk_of(bytes);
   const auto size = size_of_data(bytes, at);
   if (!size) return;
@@ -382,7 +381,7 @@ void require_plausible_wav(std::string_view bytes) {
 
 /// Returns the size of the MPEG frame at the start of `bytes`; 0 if they do not begin with a frame,
 /// or if the frame's bit rate is free.
-std::size_t mpeg_frame_size(std::string_view bytes) noexcept {
+std::size_t mpeg_frame_size(MediaView bytes) {
   if (bytes.size() < 4) return 0;
   const auto head = static_cast<std::uint32_t>(big_endian(bytes, 0, 4));
   const std::uint32_t version = head >> 19 & 3, layer = 4 - (head >> 17 & 3);
@@ -409,7 +408,7 @@ std::size_t mpeg_frame_size(std::string_view bytes) noexcept {
 
 /// Returns `mp3` without trailing bytes that are not frames, because libav would search them for
 /// frames.
-std::string_view before_tail_of_mp3(std::string_view mp3) noexcept {
+MediaView before_tail_of_mp3(MediaView mp3) {
   std::size_t at = mp3.size() - behind_id3v2(mp3).size();
   while (at < mp3.size()) {
     const std::size_t size = mpeg_frame_size(mp3.substr(at));
@@ -429,7 +428,7 @@ std::uint32_t next_crc(std::uint32_t crc, char c, int bits, std::uint32_t polyno
 }
 
 /// True if a FLAC frame begins here. Verifies the checksum of the frame's header.
-bool is_flac_frame(std::string_view bytes) noexcept {
+bool is_flac_frame(MediaView bytes) {
   if (bytes.size() < 16) return false;
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   if (at(0) != 0xFF || (at(1) & 0xFE) != 0xF8 || (at(3) & 1) != 0) return false;
@@ -441,7 +440,7 @@ bool is_flac_frame(std::string_view bytes) noexcept {
   size += block == 6 ? 1 : block == 7 ? 2 : 0;
   size += rate == 12 ? 1 : rate == 13 || rate == 14 ? 2 : 0;
   std::uint32_t crc = 0;
-  for (const char c : bytes.substr(0, std::min(size + 1, bytes.size()))) {
+  for (const char c : bytes.substr(0, std::min(size + 1, bytes.size())).view()) {
     crc = next_crc(crc, c, 8, 0x07);
   }
   return crc == 0;
@@ -449,7 +448,7 @@ bool is_flac_frame(std::string_view bytes) noexcept {
 
 /// Returns `flac` without trailing tags, text and zeros, because libav would read them as part of
 /// the last frame. That frame ends where its checksum matches.
-std::string_view before_tail_of_flac(std::string_view flac) noexcept {
+MediaView before_tail_of_flac(MediaView flac) {
   constexpr std::size_t kMaxFrame = std::size_t{1} << 20, kMaxText = std::size_t{1} << 16;
   constexpr std::size_t kChecksum = 2;
   while (before_tag(flac).size() < flac.size()) flac = before_tag(flac);
@@ -471,7 +470,7 @@ std::string_view before_tail_of_flac(std::string_view flac) noexcept {
     // If the checksum is zero, it also matches before its own bytes. Keeping a few bytes too many
     // is harmless.
     const bool is_whole =
-        crc == 0 && last == flac.size() && flac.find_first_not_of('\0', end) != flac.npos;
+        crc == 0 && last == flac.size() && flac.find_first_not_of('\0', end) != MediaView::npos;
     return is_whole ? flac : flac.substr(0, std::min(end + kChecksum, flac.size()));
   }
   return flac;
@@ -500,31 +499,30 @@ std::uint32_t crc_of(std::string_view bytes, std::uint32_t crc) noexcept {
 
 }  // namespace
 
-std::size_t end_of_ogg_page(std::string_view ogg, std::size_t at) {
+std::size_t end_of_ogg_page(MediaView ogg, std::size_t at) {
   constexpr std::string_view kBegin = "OggS";
-  const std::string_view page = ogg.substr(at);
-  const bool begins = kBegin.starts_with(page.substr(0, kBegin.size()));
-  if (!begins && page.find(kBegin) == page.npos) return ogg.size();  // only tags or zeros follow
+  const MediaView rest = ogg.substr(at);
+  const bool begins = kBegin.starts_with(rest.substr(0, kBegin.size()).view());
+  if (!begins && rest.find(kBegin) == MediaView::npos) return ogg.size();  // only tags or zeros
   if (!begins) throw DecodeFailure("Ogg: the file is damaged between two pages");
-  if (page.size() < kOggHeader) throw DecodeFailure(kEndsEarly);
-  std::size_t size = kOggHeader + static_cast<unsigned char>(page[26]);
-  if (page.size() < size) throw DecodeFailure(kEndsEarly);
-  for (const char segment : page.substr(kOggHeader, size - kOggHeader)) {
+  if (rest.size() < kOggHeader) throw DecodeFailure(kEndsEarly);
+  std::size_t size = kOggHeader + static_cast<unsigned char>(rest[26]);
+  if (rest.size() < size) throw DecodeFailure(kEndsEarly);
+  for (const char segment : rest.substr(kOggHeader, size - kOggHeader).view()) {
     size += static_cast<unsigned char>(segment);
   }
-  if (page.size() < size) throw DecodeFailure(kEndsEarly);
+  if (rest.size() < size) throw DecodeFailure(kEndsEarly);
+  const std::string_view page = rest.substr(0, size).view();  // less than 64 KiB
   // The checksum is computed with zeros in place of the checksum itself.
   std::uint32_t crc = crc_of(page.substr(0, 22), 0);
   crc = crc_of(std::string_view("\0\0\0\0", 4), crc);
-  crc = crc_of(page.substr(26, size - 26), crc);
+  crc = crc_of(page.substr(26), crc);
   if (crc != little_endian_32(page, 22)) throw DecodeFailure("Ogg: a page is damaged");
   return at + size;
 }
 
-Container container_of(std::string_view bytes) {
-  const auto has = [&](std::size_t at, std::string_view magic) {
-    return bytes.size() >= at + magic.size() && bytes.substr(at, magic.size()) == magic;
-  };
+Container container_of(MediaView bytes) {
+  const auto has = [&](std::size_t at, std::string_view magic) { return bytes.has(at, magic); };
   if (bytes.empty()) throw DecodeFailure("the data is empty");
   for (const char* type : {"ftyp", "moov", "mdat", "free", "skip", "wide", "styp"}) {
     if (has(4, type)) return Container::kMp4;
@@ -543,7 +541,16 @@ Container container_of(std::string_view bytes) {
   throw DecodeFailure("the first bytes are not those of MP4, Matroska, WAV, FLAC, MP3 or Ogg");
 }
 
-std::string_view plausible_part(Container container, std::string_view bytes) {
+bool is_read_whole(MediaView bytes) {
+  try {
+    const Container container = container_of(behind_tags(bytes));
+    return container != Container::kMp4 && container != Container::kWav;
+  } catch (const DecodeFailure&) {
+    return false;  // nothing more is read
+  }
+}
+
+MediaView plausible_part(Container container, MediaView bytes) {
   switch (container) {
     case Container::kMp4:
       return plausible_mp4(bytes);
@@ -562,8 +569,8 @@ std::string_view plausible_part(Container container, std::string_view bytes) {
   return bytes;
 }
 
-std::string_view behind_tags(std::string_view bytes) noexcept {
-  std::string_view media = behind_id3v2(bytes);
+MediaView behind_tags(MediaView bytes) {
+  MediaView media = behind_id3v2(bytes);
   for (const char* magic : {"fLaC", "RIFF", "RF64", "BW64", "OggS"}) {
     if (media.starts_with(magic)) return media;
   }
@@ -574,7 +581,7 @@ std::string_view behind_tags(std::string_view bytes) noexcept {
   return mpeg_frame_size(media) > 0 ? media : bytes;
 }
 
-bool knows_size_of_wav(std::string_view bytes) {
+bool knows_size_of_wav(MediaView bytes) {
   return size_of_data(bytes, data_chunk_of(bytes)).has_value();
 }
 

@@ -17,6 +17,9 @@ constexpr std::int64_t kMaxTime = std::int64_t{1} << 60;
 /// Number of packets whose headers are read to determine whether the times are presentation times.
 /// An encoder that reorders frames does so within the first few packets.
 constexpr std::size_t kMaxProbed = 16;
+/// Number of packets after a key frame whose headers are prefetched. More of them are rarely shown
+/// before it.
+constexpr std::size_t kMaxLeading = 8;
 /// Number of frames after a key frame that is examined for missing frames. In H.264, a decoder may
 /// replace a missing frame by one from before the key frame, because it keeps up to 16 reference
 /// frames.
@@ -72,16 +75,20 @@ class FrameIndex::Header {
 
   const PacketHeader& get() {
     if (!header_) {
-      header_ = headers_.look_at(data(), (packet_.flags & AV_PKT_FLAG_KEY) != 0);
+      header_ = headers_.look_at(demuxer_.data_of(packet_), (packet_.flags & AV_PKT_FLAG_KEY) != 0);
     }
     return *header_;
   }
-  PacketHeaders::Needed needed_behind() const { return headers_.needed_behind(data()); }
-  bool is_of_another() const { return headers_.is_of_another(data()); }
+  std::optional<bool> leads() {
+    const auto found = header_ ? std::nullopt : headers_.find_leads(demuxer_.view_of(packet_));
+    return found ? found : get().leads;
+  }
+  PacketHeaders::Needed needed_behind() const {
+    return headers_.needed_behind(demuxer_.view_of(packet_));
+  }
+  bool is_of_another() const { return headers_.is_of_another(demuxer_.view_of(packet_)); }
 
  private:
-  std::string_view data() const { return demuxer_.data_of(packet_); }
-
   const Demuxer& demuxer_;
   PacketHeaders& headers_;
   AVPacket& packet_;
@@ -112,7 +119,13 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
   const bool is_vp8 = codec == AV_CODEC_ID_VP8;
   PacketHeaders headers(*demuxer.stream(stream).codecpar);
   const auto packet = make_packet();
+  const bool needs_keys = pass.reordering != Reordering::kNone;
+  const std::size_t packets_behind_key = codec == AV_CODEC_ID_HEVC ? kMaxLeading : 0;
+  std::size_t next_prefetch = kMaxProbed;  // the first packets are read in sequence
   for (;;) {
+    if (packets_.size() == next_prefetch) {
+      next_prefetch = demuxer.prefetch_headers(next_prefetch, {needs_keys, packets_behind_key});
+    }
     const bool is_curious = pass.is_curious(packets_.size());
     demuxer.read_data(is_vp8 || is_curious);
     if (!demuxer.next(*packet)) break;
@@ -163,7 +176,7 @@ void FrameIndex::compare_with_key(Header& header, Pass& pass) {
   if (!pass.is_behind_key) return;
   const bool leads_by_time = packet.pts < packets_[pass.key].pts;
   const std::optional<bool> leads =
-      pass.needed == Needed::kNothing ? std::optional<bool>(false) : header.get().leads;
+      pass.needed == Needed::kNothing ? std::optional<bool>(false) : header.leads();
   if (leads_by_time && packet.is_shown && !leads.value_or(true)) pass.is_crossed = true;
   // A decoder that starts at the key packet may omit this frame. A decoder that started earlier
   // shows it first.

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "base/of_thread.h"
 #include "decode/decode_failure.h"
@@ -147,10 +149,11 @@ void throw_libav_failure(std::string_view what, int code) {
 // ----------------------------------------------------------------------------------------- Demuxer
 
 struct Demuxer::Input {
-  std::string_view bytes;
+  MediaView bytes;
   std::size_t at = 0;
   bool leaves_out_data = false;
   const AVIOContext* io = nullptr;
+  std::exception_ptr failure = nullptr;  // of the first read that failed
 
   /// True if libav reads directly into a packet instead of its buffer for headers.
   bool is_packet(const std::uint8_t* out) const noexcept {
@@ -159,11 +162,17 @@ struct Demuxer::Input {
 
   static int read(void* opaque, std::uint8_t* out, int size) noexcept {
     auto& input = *static_cast<Input*>(opaque);
+    if (input.failure) return AVERROR(EIO);  // libav may go on after an error
     const std::size_t count =
         std::min(static_cast<std::size_t>(size), input.bytes.size() - input.at);
     if (count == 0) return AVERROR_EOF;
     if (!input.leaves_out_data || size <= kSmall || !input.is_packet(out)) {
-      std::memcpy(out, input.bytes.data() + input.at, count);
+      try {
+        input.bytes.copy(input.at, {reinterpret_cast<char*>(out), count});
+      } catch (...) {
+        input.failure = std::current_exception();
+        return AVERROR(EIO);
+      }
     }
     input.at += count;
     return static_cast<int>(count);
@@ -192,7 +201,7 @@ struct Demuxer::Input {
   }
 };
 
-Demuxer::Demuxer(std::string_view bytes)
+Demuxer::Demuxer(MediaView bytes)
     : container_(container_of(behind_tags(bytes))),
       bytes_(plausible_part(container_, behind_tags(bytes))),
       input_(std::make_unique<Input>()) {
@@ -239,6 +248,7 @@ void Demuxer::open() {
   const int result =
       avformat_open_input(&format_, "", const_cast<AVInputFormat*>(demuxer), &options);
   av_dict_free(&options);
+  require_reads();
   if (result < 0) throw_libav_failure("the container cannot be read", result);
 }
 
@@ -247,6 +257,10 @@ void Demuxer::close() noexcept {
   if (io_ == nullptr) return;
   av_freep(&io_->buffer);
   avio_context_free(&io_);
+}
+
+void Demuxer::require_reads() {
+  if (input_->failure) std::rethrow_exception(std::exchange(input_->failure, nullptr));
 }
 
 void Demuxer::select(unsigned number) {
@@ -262,15 +276,60 @@ void Demuxer::read_data(bool wanted) noexcept {
   io_->direct = wanted ? 0 : 1;  // even small packets then bypass libav's buffer
 }
 
-std::string_view Demuxer::data_of(AVPacket& packet) const noexcept {
+std::string_view Demuxer::data_of(AVPacket& packet) const {
+  const MediaView data = view_of(packet);
+  char* const own = reinterpret_cast<char*>(packet.data);
+  if (data.is_in_memory()) {
+    const std::string_view bytes = data.view();
+    const bool is_own = bytes.data() == own;
+    const auto end = static_cast<std::size_t>(packet.pos) + bytes.size();
+    if (is_own || bytes_.size() - end >= AV_INPUT_BUFFER_PADDING_SIZE) return bytes;
+  }
+  data.copy(0, {own, data.size()});
+  return {own, data.size()};
+}
+
+MediaView Demuxer::view_of(const AVPacket& packet) const noexcept {
   const auto size = static_cast<std::size_t>(packet.size);
   const auto at = static_cast<std::size_t>(packet.pos);
   const bool is_there = packet.pos >= 0 && at <= bytes_.size() && size <= bytes_.size() - at;
-  if (can_leave_out_data() && is_there) {
-    if (bytes_.size() - at - size >= AV_INPUT_BUFFER_PADDING_SIZE) return bytes_.substr(at, size);
-    std::memcpy(packet.data, bytes_.data() + at, size);
+  if (can_leave_out_data() && is_there) return bytes_.substr(at, size);
+  return std::string_view(reinterpret_cast<const char*>(packet.data), size);
+}
+
+std::size_t Demuxer::prefetch_headers([[maybe_unused]] std::size_t first,
+                                      [[maybe_unused]] const HeadersOf& wanted) {
+#if LIBAVFORMAT_VERSION_MAJOR >= 59
+  constexpr std::size_t kHeaderBytes = 1024, kMaxRanges = 256, kMaxBytes = std::size_t{1} << 20;
+  if (bytes_.is_in_memory() || !can_leave_out_data()) return SIZE_MAX;
+  const auto count = static_cast<std::size_t>(avformat_index_get_entries_count(&stream(selected_)));
+  std::vector<MediaInput::Range> ranges;
+  std::size_t packet = first, total = 0;
+  std::size_t behind_key = SIZE_MAX;
+  for (; packet < count && ranges.size() < kMaxRanges && total < kMaxBytes; ++packet) {
+    const AVIndexEntry& entry =
+        *avformat_index_get_entry(&stream(selected_), static_cast<int>(packet));
+    const bool is_key = (entry.flags & AVINDEX_KEYFRAME) != 0;
+    behind_key = is_key ? 0 : behind_key + (behind_key == SIZE_MAX ? 0 : 1);
+    const bool is_wanted =
+        entry.size <= kSmall || (is_key ? wanted.keys : behind_key <= wanted.packets_behind_key);
+    if (!is_wanted || entry.pos < 0 || entry.size <= 0) continue;
+    const auto begin = static_cast<std::size_t>(entry.pos);
+    const auto end = begin + std::min(static_cast<std::size_t>(entry.size), kHeaderBytes);
+    if (!ranges.empty() && ranges.back().begin <= begin &&
+        begin <= ranges.back().end + kHeaderBytes) {
+      total += std::max(end, ranges.back().end) - ranges.back().end;
+      ranges.back().end = std::max(end, ranges.back().end);
+    } else {
+      total += end - begin;
+      ranges.push_back({begin, end});
+    }
   }
-  return {reinterpret_cast<const char*>(packet.data), size};
+  bytes_.prefetch(std::move(ranges));
+  return packet < count ? packet : SIZE_MAX;
+#else
+  return SIZE_MAX;  // libav does not give its index, so headers are read one by one
+#endif
 }
 
 /// True for the last packet of a WAV of unknown size, if its samples are complete. libav marks this
@@ -291,6 +350,7 @@ void Demuxer::check_ogg() {
 bool Demuxer::next(AVPacket& packet) {
   for (;;) {
     const int result = av_read_frame(format_, &packet);
+    require_reads();
     check_ogg();
     if (result == AVERROR_EOF) return false;
     if (result < 0) throw_libav_failure("the packets cannot be read", result);
@@ -304,7 +364,10 @@ bool Demuxer::next(AVPacket& packet) {
 }
 
 bool Demuxer::seek(std::int64_t time) {
-  return av_seek_frame(format_, static_cast<int>(selected_), time, AVSEEK_FLAG_BACKWARD) >= 0;
+  const int result =
+      av_seek_frame(format_, static_cast<int>(selected_), time, AVSEEK_FLAG_BACKWARD);
+  require_reads();
+  return result >= 0;
 }
 
 void Demuxer::rewind() {
@@ -315,10 +378,10 @@ void Demuxer::rewind() {
   select(selected_);
 }
 
-bool Demuxer::may_be_joined() noexcept {
+bool Demuxer::may_be_joined() {
   constexpr std::string_view kBegin = "fLaC";
   if (!may_be_joined_) {
-    may_be_joined_ = container_ == Container::kFlac && bytes_.find(kBegin, 1) != bytes_.npos;
+    may_be_joined_ = container_ == Container::kFlac && bytes_.find(kBegin, 1) != MediaView::npos;
   }
   return *may_be_joined_;
 }

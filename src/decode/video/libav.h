@@ -1,7 +1,7 @@
 #pragma once
 
-// Wrappers of libav* (FFmpeg 4.4 to 7.1): includes its C headers, owns its objects, reads input
-// from memory, and turns its messages into reasons of errors.
+// Wrappers of libav* (FFmpeg 4.4 to 7.1): includes its C headers, owns its objects, gives it its
+// input, and turns its messages into reasons of errors.
 
 extern "C" {
 #include <libavcodec/avcodec.h>
@@ -16,11 +16,13 @@ extern "C" {
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "decode/video/media_view.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
@@ -63,15 +65,16 @@ class SHARDWISE_EXPORT LibavMessages {
 
 enum class Container : std::uint8_t { kMp4, kMatroska, kWav, kFlac, kMp3, kOgg };
 
-/// Opens bytes in memory with libav's demuxer for their container, and reads them without copying.
+/// Opens bytes with libav's demuxer for their container. Bytes in memory are read without copying.
 /// Only the first bytes determine the container, and no other demuxer is tried. References to other
 /// files or URLs are rejected.
 /// Lifetime: the bytes must outlive the demuxer.
+/// Errors: all calls that read throw the errors of reading the bytes.
 class Demuxer {
  public:
   /// Errors: DecodeFailure if the container is unknown, damaged or truncated, or if its tables
   ///   state more samples than the bytes can contain.
-  explicit Demuxer(std::string_view bytes);
+  explicit Demuxer(MediaView bytes);
   ~Demuxer();
   Demuxer(const Demuxer&) = delete;
   Demuxer& operator=(const Demuxer&) = delete;
@@ -89,7 +92,19 @@ class Demuxer {
   void read_data(bool wanted) noexcept;
   /// Returns a packet's data, even if next() returned the packet without it. Enough readable bytes
   /// follow the data to serve as libav's padding.
-  std::string_view data_of(AVPacket& packet) const noexcept;
+  std::string_view data_of(AVPacket& packet) const;
+  /// Returns the same bytes without reading all of them.
+  MediaView view_of(const AVPacket& packet) const noexcept;
+  /// Packets whose first bytes are read though their data is left out, besides small ones.
+  struct HeadersOf {
+    bool keys = false;
+    std::size_t packets_behind_key = 0;
+  };
+  /// Reads the first bytes of such packets at once, if the bytes are not in memory. Does nothing if
+  /// the container has no table of its packets.
+  /// @param first  number of a packet; later packets are looked at.
+  /// Returns the packet before which to call this again.
+  std::size_t prefetch_headers(std::size_t first, const HeadersOf& wanted);
   /// True if read_data(false) has an effect for this container.
   bool can_leave_out_data() const noexcept { return container_ == Container::kMp4; }
   /// Reads the next packet of the selected stream. Returns false at the end.
@@ -101,18 +116,20 @@ class Demuxer {
   /// Moves back to the first packet.
   void rewind();
   /// True if another FLAC may follow, whose sample numbers start again at 0.
-  bool may_be_joined() noexcept;
+  bool may_be_joined();
 
  private:
   struct Input;
 
   void open();
   void close() noexcept;
+  /// Throws the error of a read that failed within a call of libav.
+  void require_reads();
   bool is_last_of_wav(const AVPacket& packet);
   void check_ogg();
 
   const Container container_;
-  const std::string_view bytes_;
+  const MediaView bytes_;
   const std::unique_ptr<Input> input_;
   AVIOContext* io_ = nullptr;
   AVFormatContext* format_ = nullptr;

@@ -30,7 +30,7 @@ struct Units {
   bool is_all_known = true;
 };
 
-void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
+void add_unit(MediaView unit, AVCodecID codec, Units& units) {
   if (unit.empty()) return;
   const int first = static_cast<unsigned char>(unit[0]);
   const bool is_hevc = codec == AV_CODEC_ID_HEVC;
@@ -50,15 +50,19 @@ void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
   }
 }
 
-Units units_of(std::string_view packet, const AVCodecParameters& parameters) noexcept {
+/// Returns the units of a packet. Reads the first two bytes of each unit.
+/// @param is_enough  called after each unit; true means that later units are of no interest.
+template <class IsEnough>
+Units units_of(MediaView packet, const AVCodecParameters& parameters, const IsEnough& is_enough) {
   Units units;
   const AVCodecID codec = parameters.codec_id;
   const int width_at = codec == AV_CODEC_ID_HEVC ? 21 : 4;
   // In this case, start codes separate the units.
   if (parameters.extradata_size <= width_at || parameters.extradata[0] != 1) {
-    for (std::size_t at = packet.find(kStartCode); at != packet.npos;
+    for (std::size_t at = packet.find(kStartCode); at != MediaView::npos;
          at = packet.find(kStartCode, at + 1)) {
       add_unit(packet.substr(at + kStartCode.size()), codec, units);
+      if (is_enough(units)) break;
     }
     return units;
   }
@@ -70,6 +74,7 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
     }
     packet.remove_prefix(width);
     add_unit(packet, codec, units);
+    if (is_enough(units)) return units;
     if (size > packet.size()) units.is_all_known = false;
     packet.remove_prefix(std::min(size, packet.size()));
   }
@@ -80,17 +85,18 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
 /// Returns the parts of the headers before the first picture that a decoder keeps for later
 /// pictures. For MPEG-1 and MPEG-2 these are the size and shape of pixels, the rate, and
 /// interlacing. For MPEG-4 this is the name of the encoder.
-std::string told_before_picture(std::string_view packet, AVCodecID codec) {
+std::string told_before_picture(MediaView packet, AVCodecID codec) {
   const bool is_mpeg4 = codec == AV_CODEC_ID_MPEG4;
   std::string told;
-  for (std::size_t at = packet.find(kStartCode); at != packet.npos;) {
+  for (std::size_t at = packet.find(kStartCode); at != MediaView::npos;) {
     packet.remove_prefix(at + kStartCode.size());
-    if (packet.starts_with(is_mpeg4 ? '\xB6' : '\0')) break;
+    const char type = packet.empty() ? '\1' : packet[0];  // a slice, which is not of interest
+    if (type == (is_mpeg4 ? '\xB6' : '\0')) break;
     at = packet.find(kStartCode);
-    if (is_mpeg4 && packet.starts_with('\xB2')) told += packet.substr(0, at);
-    if (!is_mpeg4 && packet.starts_with('\xB3')) told += packet.substr(0, 5);
-    const bool is_extension = packet.starts_with('\xB5') && packet.size() > 1;
-    if (!is_mpeg4 && is_extension && packet[1] >> 4 == 1) told += packet.substr(0, 3);
+    if (is_mpeg4 && type == '\xB2') told += packet.substr(0, at).view();
+    if (!is_mpeg4 && type == '\xB3') told += packet.substr(0, 5).view();
+    const bool is_extension = type == '\xB5' && packet.size() > 1;
+    if (!is_mpeg4 && is_extension && packet[1] >> 4 == 1) told += packet.substr(0, 3).view();
   }
   return told;
 }
@@ -170,7 +176,7 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
   header.leads = parser_->pict_type == AV_PICTURE_TYPE_B;
   if (has_types(codec_id_)) header.is_reordered = *header.leads;
   if (!has_order(codec_id_)) return header;
-  const Units units = units_of(packet, *parameters_);
+  const Units units = units_of(packet, *parameters_, [](const Units&) { return false; });
   header.has_no_frame = units.is_all_known && units.num_slices == 0;
   const bool is_field = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
                         parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
@@ -185,18 +191,27 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
   return header;
 }
 
-PacketHeaders::Needed PacketHeaders::needed_behind(std::string_view key_packet) const noexcept {
+PacketHeaders::Needed PacketHeaders::needed_behind(MediaView key_packet) const {
   if (codec_id_ != AV_CODEC_ID_H264) return Needed::kTheirs;
-  return units_of(key_packet, *parameters_).has_instant_key ? Needed::kNothing : Needed::kAll;
+  const auto is_instant = [](const Units& units) { return units.has_instant_key; };
+  return is_instant(units_of(key_packet, *parameters_, is_instant)) ? Needed::kNothing
+                                                                    : Needed::kAll;
 }
 
-bool PacketHeaders::is_of_another(std::string_view key_packet) {
+std::optional<bool> PacketHeaders::find_leads(MediaView packet) const {
+  if (codec_id_ != AV_CODEC_ID_HEVC || parser_ == nullptr) return std::nullopt;
+  // All slices of a picture are of one type.
+  const auto has_slice = [](const Units& units) { return units.num_slices > 0; };
+  return units_of(packet, *parameters_, has_slice).is_leading;
+}
+
+bool PacketHeaders::is_of_another(MediaView key_packet) {
   if (!has_types(codec_id_)) return false;
   std::string told = told_before_picture(key_packet, codec_id_);
   if (told.empty() && parameters_->extradata_size > 0) {
     const auto* data = reinterpret_cast<const char*>(parameters_->extradata);
-    told = told_before_picture({data, static_cast<std::size_t>(parameters_->extradata_size)},
-                               codec_id_);
+    const auto size = static_cast<std::size_t>(parameters_->extradata_size);
+    told = told_before_picture(std::string_view(data, size), codec_id_);
   }
   if (!first_) first_ = told;
   return told != *first_;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "decode/video/libav.h"
+#include "decode/video/media_view.h"
 
 namespace shardwise::detail {
 
@@ -44,10 +45,13 @@ class PacketHeaders {
     kTheirs,   ///< the headers of the packets after the key packet
     kAll       ///< those headers, and the key packet's header
   };
-  Needed needed_behind(std::string_view key_packet) const noexcept;
+  Needed needed_behind(MediaView key_packet) const;
+  /// Returns PacketHeader::leads, and reads no more of the packet than this needs; nullopt if
+  /// only look_at() determines it.
+  std::optional<bool> find_leads(MediaView packet) const;
   /// True if the encoder or kind of picture of this key packet differs from the first key packet's.
   /// A decoder may keep the old settings, or restart and lose frames that it holds.
-  bool is_of_another(std::string_view key_packet);
+  bool is_of_another(MediaView key_packet);
 
  private:
   bool is_key() const noexcept;

@@ -25,8 +25,7 @@ bool is_key_frame(const AVFrame& frame) noexcept {
 
 }  // namespace
 
-VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
-                           std::uint64_t max_frames)
+VideoDecoder::VideoDecoder(MediaView bytes, std::uint64_t max_pixels, std::uint64_t max_frames)
     : demuxer_(bytes), max_pixels_(max_pixels), packet_(make_packet()), frame_(make_frame()) {
   const LibavMessages messages;
   choose_stream();

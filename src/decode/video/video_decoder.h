@@ -18,8 +18,8 @@ namespace shardwise::detail {
 class VideoDecoder {
  public:
   /// Lifetime: `bytes` must outlive the decoder.
-  /// Errors: DecodeFailure.
-  VideoDecoder(std::string_view bytes, std::uint64_t max_pixels, std::uint64_t max_frames);
+  /// Errors: DecodeFailure; those of reading the bytes, like all calls that read.
+  VideoDecoder(MediaView bytes, std::uint64_t max_pixels, std::uint64_t max_frames);
 
   std::int64_t height() const noexcept;
   std::int64_t width() const noexcept;

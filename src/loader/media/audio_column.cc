@@ -9,8 +9,8 @@
 #include "loader/agreed_options.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
-#include "loader/field_bytes.h"
 #include "loader/media/clip.h"
+#include "loader/media/media_field.h"
 #include "shardwise/loader/media_columns.h"
 
 namespace shardwise::columns {
@@ -99,15 +99,16 @@ class AudioColumn final : public ColumnMaker {
   }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] bool reads_whole_fields() const override { return false; }
+  [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     return {clip_.channels, std::llround(clip_.seconds * clip_.sample_rate)};
   }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::size_t place = fields_.in(input.sample);
-    const detail::FieldBytes bytes(input, place);
+    detail::MediaField field(input, place);
     input.enter(Stage::kDecoding);
     try {
-      AudioDecoder decoder(bytes.view(), {clip_.sample_rate, clip_.channels, clip_.max_samples});
+      AudioDecoder decoder(field.view(), {clip_.sample_rate, clip_.channels, clip_.max_samples});
       write(AudioCutter(decoder, clip_, input.random()).cut(), output);
     } catch (const detail::DecodeFailure& failure) {
       detail::throw_bad_field(input.sample, place, "a sound", failure.what());

@@ -10,9 +10,9 @@
 #include "loader/agreed_options.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
-#include "loader/field_bytes.h"
 #include "loader/image_rows.h"
 #include "loader/media/clip.h"
+#include "loader/media/media_field.h"
 #include "loader/transform.h"
 #include "shardwise/loader/media_columns.h"
 
@@ -38,6 +38,7 @@ class ClipField {
   }
 
   [[nodiscard]] const Column::VideoClip& clip() const noexcept { return clip_; }
+  [[nodiscard]] const FieldChoice& fields() const noexcept { return fields_; }
   [[nodiscard]] const std::string& name() const noexcept { return fields_.names().front(); }
   [[nodiscard]] std::string describe() const {
     return fields_.describe() + " " + detail::text_of(clip_);
@@ -47,10 +48,10 @@ class ClipField {
   template <class Work>
   auto opened(const RowInput& input, const Work& work) const {
     const std::size_t place = fields_.in(input.sample);
-    const detail::FieldBytes bytes(input, place);
+    detail::MediaField field(input, place);
     input.enter(Stage::kDecoding);
     try {
-      VideoDecoder decoder(bytes.view(), clip_.max_pixels, clip_.max_frames);
+      VideoDecoder decoder(field.view(), clip_.max_pixels, clip_.max_frames);
       return work(decoder);
     } catch (const detail::DecodeFailure& failure) {
       detail::throw_bad_field(input.sample, place, "a video", failure.what());
@@ -86,6 +87,7 @@ class VideoColumn final : public ColumnMaker {
   }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] bool reads_whole_fields() const override { return false; }
+  [[nodiscard]] const FieldChoice* fields() const override { return &field_.fields(); }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     const auto size = transformer_.fixed_size().value_or(ImageTransform::Size{});
     return shape_of(size.height, size.width);
@@ -165,6 +167,7 @@ class VideoTimesColumn final : public ColumnMaker {
   [[nodiscard]] std::string describe() const override { return "times of " + field_.describe(); }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] bool reads_whole_fields() const override { return false; }
+  [[nodiscard]] const FieldChoice* fields() const override { return &field_.fields(); }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
     return {field_.clip().frames};
   }
