@@ -1,9 +1,7 @@
 #include "shardwise/ingest/attach.h"
 
 #include <charconv>
-#include <cmath>
 #include <filesystem>
-#include <optional>
 #include <vector>
 
 #include "base/ascii.h"

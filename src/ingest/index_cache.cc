@@ -1,28 +1,18 @@
 #include "shardwise/ingest/index_cache.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/ascii.h"
-#include "base/errno_error.h"
-#include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
-#include "base/own_directory.h"
 #include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -32,7 +22,6 @@
 #include "ingest/index_folder.h"
 #include "ingest/quick_check.h"
 #include "ingest/remote_shards.h"
-#include "ingest/shard_scan.h"
 #include "ingest/source_names.h"
 #include "ingest/stored_sources.h"
 #include "ingest/wids_claims.h"

@@ -25,7 +25,6 @@
 #include "index/offset_table.h"
 #include "index/segment_of.h"
 #include "ingest/md5.h"
-#include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
 #include "ingest/wids_json.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/error_types.h"
 #include "base/text.h"
-#include "ingest/shard_scan.h"
 
 namespace shardwise {
 namespace {

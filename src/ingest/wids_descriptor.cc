@@ -14,7 +14,6 @@
 #include "index/claimed_index.h"
 #include "ingest/md5.h"
 #include "ingest/remote_shards.h"
-#include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
 #include "ingest/wids_claims.h"
 #include "ingest/wids_json.h"

@@ -15,7 +15,6 @@
 #include "base/spelling.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 #include "tar/sample_name.h"
 
 namespace shardwise::detail {
