@@ -299,7 +299,8 @@ Origin Copy::fetch_catalogue(const State& now) const {
     AtomicFile file(in_folder("catalogue"), 0600);
     Hasher128 hasher;
     read(url_, now, file.file(), [&](std::string_view bytes) {
-      if (origin.size == 0 && !bytes.starts_with(kSqlite)) {
+      // The first piece may be shorter than kSqlite.
+      if (origin.size == 0 && !kSqlite.starts_with(bytes.substr(0, kSqlite.size()))) {
         throw CorruptIndex("the file at the URL is not an index",
                            shown_ + " (it begins with " + in_quotes(bytes.substr(0, 20)) + ")",
                            "check the URL, and whether it leads to a page or a login");
