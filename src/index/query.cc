@@ -199,7 +199,8 @@ struct Query::Impl {
   void prepare(std::string_view sql) {
     const ForkSection section;
     const char* tail = nullptr;
-    const int code = sqlite3_prepare_v2(db.handle(), sql.data(), static_cast<int>(sql.size()),
+    const int code = sqlite3_prepare_v2(db.handle(), sql.data(),
+                                        static_cast<int>(std::min(sql.size(), kMaxQueryBytes + 1)),
                                         &statement, &tail);
     if (code != SQLITE_OK) fail(code);
     const std::string_view rest(tail, static_cast<std::size_t>(sql.data() + sql.size() - tail));
