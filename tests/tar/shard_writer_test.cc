@@ -102,10 +102,14 @@ TEST(ShardWriterTest, AfterAnErrorAtTheEndOfAShardNoSampleIsLostInSilence) {
   set_fault_handler([](const char* point) {
     if (std::string_view(point) == "atomic_file.after_rename") ::unlink(shard.c_str());
   });
-  EXPECT_EQ(test::error_code([&] { writer.write("b", Fields{{"txt", "b"}}); }),
+  EXPECT_EQ(test::error_code([&] {
+              writer.write("b", Fields{{"txt", "b"}});
+            }),
             ErrorCode::kNotFound);
   set_fault_handler(nullptr);
-  EXPECT_EQ(test::error_code([&] { writer.write("c", Fields{{"txt", "c"}}); }),
+  EXPECT_EQ(test::error_code([&] {
+              writer.write("c", Fields{{"txt", "c"}});
+            }),
             ErrorCode::kInvalidArgument);
 }
 
