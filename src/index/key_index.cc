@@ -176,7 +176,6 @@ class KeySorter::Run {
 
 KeySorter::KeySorter(std::string path, std::size_t buffer_pairs)
     : path_(std::move(path)), buffer_pairs_(buffer_pairs) {}
-KeySorter::~KeySorter() = default;
 
 void KeySorter::add(std::uint64_t hash, std::uint64_t sample) {
   if (buffer_.size() == buffer_pairs_) spill();
