@@ -33,8 +33,8 @@ class Md5 {
 /// Returns the MD5 of a local shard's file.
 /// @param bytes_done  called after each piece with the number of bytes read so far.
 /// Memory: O(1).
-/// Errors: NotFound; kIo; StaleIndex if the shard changed since it was indexed; Cancelled if `cancel`
-///   is set during the call; as Md5.
+/// Errors: NotFound; kIo; StaleIndex if the shard changed since it was indexed; Cancelled if
+///   `cancel` is set during the call; as Md5.
 std::string local_md5(const Index::Shard& shard,
                       const std::function<void(std::uint64_t)>& bytes_done,
                       const CancelToken& cancel);
