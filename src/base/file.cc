@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <memory>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -389,13 +390,12 @@ bool sweep_temporary(const std::string& path) noexcept {
 void sweep_temporaries(const std::string& path) noexcept {
   try {
     const std::string directory = directory_of(path);
-    DIR* entries = ::opendir(directory.c_str());
-    if (entries == nullptr) return;
-    while (const dirent* entry = ::readdir(entries)) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
+    if (!entries) return;
+    while (const dirent* entry = ::readdir(entries.get())) {
       if (!is_temporary_name(entry->d_name, base_name(path))) continue;
       sweep_temporary(directory + "/" + entry->d_name);
     }
-    ::closedir(entries);
   } catch (const std::exception&) {
     // Sweeping is optional; the next writer tries again.
   }
@@ -418,7 +418,7 @@ std::string behind_links(std::string path) {
   constexpr int kMaxLinks = 40;  // the kernel's limit
   for (int i = 0; i < kMaxLinks; ++i) {
     std::string target(PATH_MAX, '\0');
-    const ssize_t size = ::readlink(path.c_str(), target.data(), target.size());
+    const ssize_t size = ::readlink(c_path(path), target.data(), target.size());
     if (size < 0) {
       if (errno == EINVAL || errno == ENOENT || errno == ENOTDIR) return path;
       throw_errno(errno, "cannot access", path);

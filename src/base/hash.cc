@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdio>
-#include <new>
 
 #include "base/bytes.h"
 #include "base/hasher.h"

@@ -21,9 +21,9 @@ struct SHARDWISE_EXPORT JsonFault {
   [[nodiscard]] std::string text() const;
 };
 
-/// Reads a JSON text from front to back, one token at a time. The library has no other JSON reader,
-/// so columns, loader, descriptors and Python agree on which texts are valid (see the table in
-/// docs/caveats.md).
+/// Reads a JSON text from front to back, one token at a time. All data of users is read by it, so
+/// columns, loader, descriptors and Python agree on which texts are valid (see the table in
+/// docs/caveats.md). Files of the library itself and answers of services are not.
 ///
 /// It accepts RFC 8259 in UTF-8, with an optional byte order mark. It refuses NaN, numbers beyond
 /// the range of a double, lone surrogates, NUL, and more than kMaxJsonDepth nested arrays and

@@ -9,7 +9,6 @@
 
 #include "base/cancel_scope.h"
 #include "base/errno_error.h"
-#include "base/error_types.h"
 #include "base/normal_path.h"
 #include "base/text.h"
 

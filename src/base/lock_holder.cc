@@ -4,12 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 
 #include "base/process_stat.h"
@@ -19,14 +16,6 @@ namespace shardwise::detail {
 namespace {
 
 namespace fs = std::filesystem;
-
-template <class Number>
-std::optional<Number> parsed(std::string_view text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 /// Calls `visit` with every path in a folder of /proc that this user may read.
 template <class Visit>
@@ -40,18 +29,17 @@ void for_each_path(const fs::path& folder, const Visit& visit) {
 template <class Visit>
 void for_each_descriptor(const Visit& visit) {
   for_each_path("/proc", [&](const fs::path& process) {
-    const auto pid = parsed<std::int64_t>(process.filename().string());
+    const auto pid = parse_int64(process.filename().native());
     if (!pid) return;
     for_each_path(process / "fd", [&](const fs::path& descriptor) { visit(*pid, descriptor); });
   });
 }
 
-LockHolder holder_of(const fs::path& process) {
-  const std::string pid = process.filename();
-  LockHolder holder{.process = std::stoi(pid), .program = {}};
-  std::ifstream name(process / "comm");
+LockHolder holder_of(std::int64_t pid) {
+  LockHolder holder{.process = static_cast<int>(pid), .program = {}};
+  std::ifstream name("/proc/" + std::to_string(pid) + "/comm");
   std::getline(name, holder.program);
-  const std::vector<std::string> stat = process_stat(pid);
+  const std::vector<std::string> stat = process_stat(std::to_string(pid));
   holder.is_stopped = !stat.empty() && (stat[0] == "T" || stat[0] == "t");
   return holder;
 }
@@ -93,14 +81,14 @@ LockHolders LockHolders::of_file(const std::string& path) {
       std::istringstream words(line);
       std::string label, number, kind, advisory, access, owner, inode, first, last;
       words >> label >> number >> kind >> advisory >> access >> owner >> inode >> first >> last;
-      const auto begin = parsed<std::uint64_t>(first);
+      const auto begin = parse_int64(first);
       if (label != "lock:" || kind != "OFDLCK" || !begin) continue;
       // "EOF" means that the lock extends to the end of the file, even if the file grows.
-      const auto end = parsed<std::uint64_t>(last);
+      const std::int64_t end = parse_int64(last).value_or(INT64_MAX);
       holders.held_.push_back({.pid = pid,
                                .is_exclusive = access == "WRITE",
-                               .first = *begin,
-                               .last = end.value_or(std::numeric_limits<std::uint64_t>::max())});
+                               .first = static_cast<std::uint64_t>(*begin),
+                               .last = static_cast<std::uint64_t>(end)});
     }
   });
   return holders;
@@ -123,7 +111,7 @@ std::optional<LockHolder> find_lock_holder(const std::string& path, std::uint64_
   if (pids.empty()) return std::nullopt;
   // If this process is among the holders, the caller most likely waits for this process.
   const bool is_own = std::ranges::find(pids, ::getpid()) != pids.end();
-  return holder_of("/proc/" + std::to_string(is_own ? ::getpid() : pids.front()));
+  return holder_of(is_own ? ::getpid() : pids.front());
 }
 
 }  // namespace shardwise::detail

@@ -9,7 +9,6 @@
 
 #include "base/errno_error.h"
 #include "base/text.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise::detail {
 namespace bi = boost::interprocess;

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <ctime>
 #include <new>
-#include <utility>
 
 #include "base/fork.h"
 

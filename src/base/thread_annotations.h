@@ -22,8 +22,6 @@
 #define SHARDWISE_SCOPED_CAPABILITY SHARDWISE_THREAD_ATTRIBUTE(scoped_lockable)
 /// This member is read and written only with the lock held.
 #define SHARDWISE_GUARDED_BY(lock) SHARDWISE_THREAD_ATTRIBUTE(guarded_by(lock))
-/// The target of this pointer is read and written only with the lock held.
-#define SHARDWISE_PT_GUARDED_BY(lock) SHARDWISE_THREAD_ATTRIBUTE(pt_guarded_by(lock))
 /// The caller holds the locks.
 #define SHARDWISE_REQUIRES(...) SHARDWISE_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
 /// The caller does not hold the locks: the function takes them.

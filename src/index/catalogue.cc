@@ -210,9 +210,8 @@ bool Catalogue::looks_like_one(const std::string& path) {
   char header[100] = {};
   const File file = File::open_read(path);
   if (file.read_at(0, header, sizeof header) != sizeof header) return false;
-  if (std::string_view(header, 16) != std::string_view("SQLite format 3\0", 16)) return false;
-  const std::string expected = {'S', 'D', 'W', '1'};
-  return std::string_view(header + kApplicationIdOffset, 4) == expected;
+  const std::string_view bytes(header, sizeof header);
+  return bytes.starts_with(sqlite::kMagic) && bytes.substr(kApplicationIdOffset, 4) == "SDW1";
 }
 
 Catalogue::Catalogue(const std::string& path)
@@ -226,8 +225,7 @@ Catalogue::Catalogue(const std::string& path)
 }
 
 void Catalogue::require_version_and_schema() {
-  constexpr std::string_view kMagic("SQLite format 3\0", 16);
-  if (!file_.bytes().starts_with(kMagic)) {
+  if (!file_.bytes().starts_with(sqlite::kMagic)) {
     throw CorruptIndex("the file is not a Shardwise index", in_quotes(path_),
                        "give the path of an index that " + spelled("`shardwise index`") + " wrote");
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
+#include "base/fields.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -21,64 +23,48 @@ constexpr std::array<Kind, 4> kKinds = {{{"damage", &DefectPolicies::damage},
 
 constexpr std::string_view kLink = "link";
 
-std::string_view name_of(DefectPolicies::OnLink policy) {
-  switch (policy) {
-    case DefectPolicies::OnLink::kError:
-      return "error";
-    case DefectPolicies::OnLink::kSkip:
-      return "skip";
-    case DefectPolicies::OnLink::kResolve:
-      break;
-  }
-  return "resolve";
+}  // namespace
+
+constexpr std::array<std::string_view, 3> choices(std::type_identity<DefectPolicies::OnDefect>) {
+  return {"error", "skip", "keep"};
+}
+constexpr std::array<std::string_view, 3> choices(std::type_identity<DefectPolicies::OnLink>) {
+  return {"error", "skip", "resolve"};
 }
 
-std::string_view name_of(DefectPolicies::OnDefect policy) {
-  switch (policy) {
-    case DefectPolicies::OnDefect::kError:
-      return "error";
-    case DefectPolicies::OnDefect::kSkip:
-      return "skip";
-    case DefectPolicies::OnDefect::kKeep:
-      break;
-  }
-  return "keep";
+namespace {
+
+template <class Policy>
+Policy parse_policy(std::string_view text) {
+  if (const auto policy = detail::find_choice<Policy>(text)) return *policy;
+  throw InvalidArgument("unknown policy", in_quotes(text),
+                        "choose " + detail::list_of_choices<Policy>());
 }
 
 }  // namespace
 
 DefectPolicies::OnLink parse_on_link(std::string_view text) {
-  for (const DefectPolicies::OnLink policy :
-       {DefectPolicies::OnLink::kError, DefectPolicies::OnLink::kSkip,
-        DefectPolicies::OnLink::kResolve}) {
-    if (text == name_of(policy)) return policy;
-  }
-  throw InvalidArgument("unknown policy", in_quotes(text), "choose error, skip or resolve");
+  return parse_policy<DefectPolicies::OnLink>(text);
 }
 
 DefectPolicies::OnDefect parse_on_defect(std::string_view text) {
-  for (const DefectPolicies::OnDefect policy :
-       {DefectPolicies::OnDefect::kError, DefectPolicies::OnDefect::kSkip,
-        DefectPolicies::OnDefect::kKeep}) {
-    if (text == name_of(policy)) return policy;
-  }
-  throw InvalidArgument("unknown policy", in_quotes(text), "choose error, skip or keep");
+  return parse_policy<DefectPolicies::OnDefect>(text);
 }
 
 std::string to_string(const DefectPolicies& policies) {
   if (policies.damage != DefectPolicies::OnDefect::kKeep &&
       policies == DefectPolicies::all(policies.damage)) {
-    return std::string(name_of(policies.damage));
+    return std::string(detail::choice_name(policies.damage));
   }
   std::string text;
   for (const Kind& kind : kKinds) {
     text += text.empty() ? "" : ",";
     text += kind.name;
     text += '=';
-    text += name_of(policies.*kind.policy);
+    text += detail::choice_name(policies.*kind.policy);
   }
   if (policies.link != DefectPolicies::OnLink::kError) {
-    text.append(",").append(kLink).append("=").append(name_of(policies.link));
+    text.append(",").append(kLink).append("=").append(detail::choice_name(policies.link));
   }
   return text;
 }

@@ -6,6 +6,7 @@
 
 #include "base/ascii.h"
 #include "base/text.h"
+#include "index/sqlite.h"
 
 namespace shardwise::detail {
 namespace {
@@ -23,8 +24,7 @@ bool is_whole_number(std::string_view text) {
 MetadataValue of_bytes(std::string_view bytes) {
   MetadataValue value;
   value.bytes = bytes;
-  value.type = is_utf8(bytes) && bytes.find('\0') == std::string_view::npos ? ValueType::kText
-                                                                            : ValueType::kBlob;
+  value.type = sqlite::is_text(bytes) ? ValueType::kText : ValueType::kBlob;
   return value;
 }
 

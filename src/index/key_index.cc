@@ -8,7 +8,6 @@
 #include "base/hasher.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 
 namespace shardwise {
 namespace {
@@ -136,6 +135,8 @@ bool KeyIndex::is_intact(std::uint64_t keys_checksum) const noexcept {
   return starts_.is_intact(0, starts_.size) && entries_.is_intact(0, entries_.size) &&
          std::is_sorted(starts_.words, starts_.words + starts_.size) &&
          starts_.words[starts_.size - 1] == entries_.size &&
+         std::all_of(entries_.words, entries_.words + entries_.size,
+                     [&](std::uint64_t entry) { return (entry & kSampleMask) < entries_.size; }) &&
          hash64(bytes_of_words(starts_.hashes, num_blocks(starts_.size) +
                                                    num_blocks(entries_.size))) == keys_checksum;
 }
@@ -175,7 +176,6 @@ class KeySorter::Run {
 
 KeySorter::KeySorter(std::string path, std::size_t buffer_pairs)
     : path_(std::move(path)), buffer_pairs_(buffer_pairs) {}
-KeySorter::~KeySorter() = default;
 
 void KeySorter::add(std::uint64_t hash, std::uint64_t sample) {
   if (buffer_.size() == buffer_pairs_) spill();

@@ -101,7 +101,6 @@ class KeySorter {
   /// @param path  of the index; the spill file is created in its folder, and exists as long as this
   ///   object.
   explicit KeySorter(std::string path, std::size_t buffer_pairs = std::size_t{1} << 22);
-  ~KeySorter();
 
   void add(std::uint64_t hash, std::uint64_t sample);
   std::uint64_t size() const noexcept { return size_; }

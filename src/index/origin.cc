@@ -1,6 +1,5 @@
 #include "index/origin.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "base/error_types.h"

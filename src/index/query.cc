@@ -199,7 +199,8 @@ struct Query::Impl {
   void prepare(std::string_view sql) {
     const ForkSection section;
     const char* tail = nullptr;
-    const int code = sqlite3_prepare_v2(db.handle(), sql.data(), static_cast<int>(sql.size()),
+    const int code = sqlite3_prepare_v2(db.handle(), sql.data(),
+                                        static_cast<int>(std::min(sql.size(), kMaxQueryBytes + 1)),
                                         &statement, &tail);
     if (code != SQLITE_OK) fail(code);
     const std::string_view rest(tail, static_cast<std::size_t>(sql.data() + sql.size() - tail));
@@ -233,6 +234,7 @@ struct Query::Impl {
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;
+  bool is_at_end = false;
 };
 
 Query::Query(std::shared_ptr<const Index> index, std::string_view sql)
@@ -251,10 +253,12 @@ const std::vector<std::string>& Query::columns() const noexcept { return impl_->
 void Query::set_cancel(const CancelToken& cancel) noexcept { impl_->cancel = cancel; }
 
 bool Query::next() {
+  if (impl_->is_at_end) return false;  // otherwise SQLite would begin again
   const ForkSection section;
   const int code = sqlite3_step(impl_->statement);
   if (code == SQLITE_ROW) return true;
   if (code != SQLITE_DONE) impl_->fail(code);
+  impl_->is_at_end = true;
   return false;
 }
 

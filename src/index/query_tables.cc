@@ -5,11 +5,11 @@
 #include <limits>
 #include <type_traits>
 
-#include "base/text.h"
 #include "base/url.h"
 #include "index/rows.h"
 #include "index/segment_of.h"
 #include "index/side_tables.h"
+#include "index/sqlite.h"
 #include "index/virtual_table.h"
 #include "shardwise/index/query.h"
 
@@ -29,14 +29,10 @@ void give_text(sqlite3_context* to, std::string_view text, sqlite3_destructor_ty
   sqlite3_result_text64(to, text.empty() ? "" : text.data(), text.size(), keep, SQLITE_UTF8);
 }
 
-bool is_text(std::string_view name) {
-  return is_utf8(name) && name.find('\0') == std::string_view::npos;
-}
-
 /// Sets SQLite's result to a name: a text if it is UTF-8 without NUL, otherwise a blob.
 void give_name(sqlite3_context* to, std::string_view name,
                sqlite3_destructor_type keep = SQLITE_STATIC) {
-  (is_text(name) ? give_text : give_blob)(to, name, keep);
+  (sqlite::is_text(name) ? give_text : give_blob)(to, name, keep);
 }
 
 void give_value(sqlite3_context* to, const MetadataValue& value) {
@@ -310,7 +306,7 @@ const std::vector<std::string>& QueryTables::field_names() {
   }
   if (num_members != index_.num_members()) names.clear();
   std::ranges::sort(names, [](const std::string& a, const std::string& b) {
-    return is_text(a) != is_text(b) ? is_text(a) : a < b;
+    return sqlite::is_text(a) != sqlite::is_text(b) ? sqlite::is_text(a) : a < b;
   });
   return field_names_.emplace(std::move(names));
 }

@@ -13,6 +13,7 @@ namespace shardwise::sqlite {
 /// SQLite's default file system (VFS) with a count of the bytes written. Its structs extend those
 /// of SQLite. In memory, the default VFS's struct of an open file follows ours.
 struct ScratchFiles::Impl : sqlite3_vfs {
+  /// REQUIRES: this thread is in a ForkSection.
   explicit Impl(std::uint64_t max)
       : sqlite3_vfs(*sqlite3_vfs_find(nullptr)),
         under(sqlite3_vfs_find(nullptr)),
@@ -43,7 +44,6 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     xGetLastError = [](sqlite3_vfs* v, int size, char* out) {
       return below(v)->xGetLastError(below(v), size, out);
     };
-    const ForkSection section;
     if (sqlite3_vfs_register(this, 0) != SQLITE_OK) throw std::bad_alloc();
   }
   ~Impl() {
@@ -147,7 +147,10 @@ const sqlite3_io_methods ScratchFiles::Impl::kMethods = {
     nullptr,
 };
 
-ScratchFiles::ScratchFiles(std::uint64_t max_bytes) : impl_(std::make_unique<Impl>(max_bytes)) {}
+ScratchFiles::ScratchFiles(std::uint64_t max_bytes) {
+  const ForkSection section;
+  impl_ = std::make_unique<Impl>(max_bytes);
+}
 ScratchFiles::~ScratchFiles() = default;
 
 const std::string& ScratchFiles::vfs_name() const noexcept { return impl_->name; }

@@ -10,7 +10,6 @@
 #include "base/hasher.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 
 namespace shardwise {
 namespace {

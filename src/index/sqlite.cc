@@ -48,11 +48,20 @@ bool is_out_of_space(sqlite3* db) {
               "check the disk and the permissions");
 }
 
+[[noreturn]] void wrong_type(const std::string& path) {
+  throw CorruptIndex("the index is damaged", in_quotes(path) + " (a value has another type)",
+                     rebuild_remedy(path));
+}
+
 void check(sqlite3* db, int code, const std::string& path) {
   if (code != SQLITE_OK) fail(db, code, path);
 }
 
 }  // namespace
+
+bool is_text(std::string_view bytes) noexcept {
+  return is_utf8(bytes) && bytes.find('\0') == std::string_view::npos;
+}
 
 bool is_no_room(int error) noexcept { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
@@ -112,11 +121,10 @@ Statement& Statement::bind(int index, std::int64_t value) {
 
 Statement& Statement::bind(int index, std::string_view value) {
   const ForkSection section;
-  const int code =
-      is_utf8(value) && value.find('\0') == std::string_view::npos
-          ? sqlite3_bind_text64(statement_, index, value.data(), value.size(), SQLITE_TRANSIENT,
-                                SQLITE_UTF8)
-          : sqlite3_bind_blob64(statement_, index, value.data(), value.size(), SQLITE_TRANSIENT);
+  const int code = is_text(value) ? sqlite3_bind_text64(statement_, index, value.data(),
+                                                        value.size(), SQLITE_TRANSIENT, SQLITE_UTF8)
+                                  : sqlite3_bind_blob64(statement_, index, value.data(),
+                                                        value.size(), SQLITE_TRANSIENT);
   check(db_, code, path_);
   return *this;
 }
@@ -140,23 +148,15 @@ void Statement::reset() noexcept {
 }
 
 std::int64_t Statement::integer(int column) const {
-  if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) {
-    throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
-                       rebuild_remedy(path_));
-  }
-  return sqlite3_column_int64(statement_, column);
+  const MetadataValue found = value(column);
+  if (found.type != ValueType::kInteger) wrong_type(path_);
+  return found.integer;
 }
 
 std::string Statement::bytes(int column) const {
-  const int type = sqlite3_column_type(statement_, column);
-  if (type != SQLITE_TEXT && type != SQLITE_BLOB) {
-    throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
-                       rebuild_remedy(path_));
-  }
-  const ForkSection section;
-  const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));
-  const auto size = static_cast<std::size_t>(sqlite3_column_bytes(statement_, column));
-  return data == nullptr ? std::string() : std::string(data, size);
+  const MetadataValue found = value(column);
+  if (found.type != ValueType::kText && found.type != ValueType::kBlob) wrong_type(path_);
+  return std::string(found.bytes);
 }
 
 Database::Database(const char* name, std::string path, const char* vfs, bool read_only)

@@ -16,6 +16,12 @@ namespace shardwise::sqlite {
 // SQLite has locks that all connections share, and that a fork() could leave locked in the child.
 // Every call of SQLite in the library is therefore within a ForkSection.
 
+/// The first bytes of a database file.
+inline constexpr std::string_view kMagic("SQLite format 3\0", 16);
+
+/// True if values with these bytes are texts: UTF-8 without NUL. Others are blobs.
+bool is_text(std::string_view bytes) noexcept;
+
 /// A value of a statement's row. Text and blobs are valid until the next step.
 MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept;
 

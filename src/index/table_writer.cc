@@ -12,6 +12,7 @@
 #include "base/fault_point.h"
 #include "base/mapped_file.h"
 #include "base/text.h"
+#include "index/rows.h"
 #include "index/shard_hints.h"
 
 namespace shardwise {
@@ -255,9 +256,7 @@ void TableWriter::finish(const UniqueKeys& unique, const CancelToken& cancel) {
 }
 
 std::string table_of(std::string_view index_path, std::uint64_t checksum) {
-  char name[kTableNameLength + 1];
-  std::snprintf(name, sizeof name, "%016llx", static_cast<unsigned long long>(checksum));
-  return std::string(index_path) + "." + name + std::string(kTableSuffix);
+  return std::string(index_path) + "." + hash_cell(checksum).bytes + std::string(kTableSuffix);
 }
 
 namespace {

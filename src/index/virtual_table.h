@@ -330,10 +330,11 @@ class VirtualTable : public sqlite3_vtab {
 #if SQLITE_VERSION_NUMBER >= 3038000
     if (several) {
       sqlite3_value* key = nullptr;
-      for (int code = sqlite3_vtab_in_first(given, &key); key != nullptr;
-           code = sqlite3_vtab_in_next(given, &key)) {
-        if (code != SQLITE_OK || !find(key)) return false;
+      int code = sqlite3_vtab_in_first(given, &key);
+      for (; code == SQLITE_OK && key != nullptr; code = sqlite3_vtab_in_next(given, &key)) {
+        if (!find(key)) return false;
       }
+      if (code != SQLITE_DONE) return false;
       std::sort(found.begin(), found.end());
       found.erase(std::unique(found.begin(), found.end()), found.end());
       return true;

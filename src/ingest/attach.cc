@@ -1,9 +1,7 @@
 #include "shardwise/ingest/attach.h"
 
 #include <charconv>
-#include <cmath>
 #include <filesystem>
-#include <optional>
 #include <vector>
 
 #include "base/ascii.h"
@@ -90,7 +88,7 @@ MetadataValue value_of_cell(std::string_view cell, CellKind column) {
 class CsvTable {
  public:
   CsvTable(const std::string& path, const CancelToken& cancel)
-      : reader_(path, separator_of(path)), path_(path), cancel_(cancel) {
+      : reader_(path, separator_of(path)), cancel_(cancel) {
     std::vector<std::string_view> cells;
     if (!reader_.next(cells)) {
       throw InvalidArgument("the table is empty", in_quotes(path),
@@ -120,7 +118,6 @@ class CsvTable {
   }
 
   CsvReader reader_;
-  const std::string path_;
   const CancelToken cancel_;
   std::vector<std::string> columns_;
   std::uint64_t num_rows_ = 0;
@@ -237,9 +234,7 @@ SideTable::Match attach_sqlite(const std::string& index, const std::string& file
   return writer.finish(options.cancel);
 }
 
-bool is_sqlite(std::string_view start) {
-  return start == std::string_view("SQLite format 3\0", 16);
-}
+bool is_sqlite(std::string_view start) { return start == sqlite::kMagic; }
 
 void require_readable(std::string_view start, const std::string& file) {
   if (start.starts_with("PAR1")) {

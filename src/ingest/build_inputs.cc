@@ -89,7 +89,11 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
 /// Returns the half-open range of shards that the part covers.
 std::pair<std::size_t, std::size_t> range_of(const BuildOptions::Part& part,
                                              std::size_t num_shards) {
-  return {num_shards * (part.number - 1) / part.count, num_shards * part.number / part.count};
+  __extension__ using Product = unsigned __int128;  // may exceed 64 bits
+  const auto end_of = [&](std::uint64_t number) {
+    return static_cast<std::size_t>(Product{num_shards} * number / part.count);
+  };
+  return {end_of(part.number - 1), end_of(part.number)};
 }
 
 /// Returns a hash of the shards' URLs, in order.

@@ -17,7 +17,6 @@
 #include "base/private_file.h"
 #include "index/rows.h"
 #include "ingest/quick_check.h"
-#include "shardwise/base/hash.h"
 #include "shardwise/ingest/index_builder.h"
 
 namespace shardwise {

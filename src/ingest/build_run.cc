@@ -195,7 +195,7 @@ class BuildRun {
           return &sources[next++];
         },
         [&](const Source* const& source) { return make_part(*source, journal); },
-        {.threads = threads, .prefetch = std::size_t{2} * threads});
+        {.threads = threads});
     while (auto part = pipeline.next()) {
       options_.cancel.throw_if_cancelled();
       append(*std::move(part), assembly, journal);

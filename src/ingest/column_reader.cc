@@ -6,6 +6,7 @@
 #include "base/ascii.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "index/sqlite.h"
 #include "shardwise/base/error.h"
 #include "shardwise/index/query.h"
 
@@ -88,7 +89,7 @@ std::optional<std::string> ColumnReader::too_large(std::size_t column,
   if (!columns_[column].json_path.empty() || field.size() <= kMaxBlobValueBytes) {
     return std::nullopt;
   }
-  const bool is_text = is_utf8(field) && field.find('\0') == std::string_view::npos;
+  const bool is_text = sqlite::is_text(field);
   if (is_text && (field.size() <= kMaxTextValueBytes || !json_fault(field))) return std::nullopt;
   return std::string(is_text ? "a text of more than 64 KiB"
                              : "a value of more than 4 KiB other than text") +

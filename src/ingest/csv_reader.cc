@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/lines.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -10,14 +11,13 @@ namespace {
 
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 20;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
 CsvReader::CsvReader(const std::string& path, char separator)
     : file_(File::open_read(path)), separator_(separator) {
   read_more();
-  if (std::string_view(buffer_).starts_with(kByteOrderMark)) begin_ = kByteOrderMark.size();
+  if (buffer_.starts_with(detail::kByteOrderMark)) begin_ = detail::kByteOrderMark.size();
 }
 
 void CsvReader::refuse(const std::string& what, const std::string& remedy) const {

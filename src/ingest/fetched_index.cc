@@ -52,7 +52,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kCatalogueSuffix = ".idx";
-constexpr std::string_view kSqlite = "SQLite format 3";
 
 std::string upload_both() {
   return "upload both files of the index, the table first and then the file that ends in .idx";
@@ -299,7 +298,8 @@ Origin Copy::fetch_catalogue(const State& now) const {
     AtomicFile file(in_folder("catalogue"), 0600);
     Hasher128 hasher;
     read(url_, now, file.file(), [&](std::string_view bytes) {
-      if (origin.size == 0 && !bytes.starts_with(kSqlite)) {
+      // The first piece may be shorter than the magic.
+      if (origin.size == 0 && !sqlite::kMagic.starts_with(bytes.substr(0, sqlite::kMagic.size()))) {
         throw CorruptIndex("the file at the URL is not an index",
                            shown_ + " (it begins with " + in_quotes(bytes.substr(0, 20)) + ")",
                            "check the URL, and whether it leads to a page or a login");

@@ -16,7 +16,6 @@
 #include "ingest/build_inputs.h"
 #include "ingest/build_journal.h"
 #include "ingest/build_run.h"
-#include "ingest/remote_shards.h"
 #include "ingest/stored_sources.h"
 #include "shardwise/base/error.h"
 

@@ -1,38 +1,28 @@
 #include "shardwise/ingest/index_cache.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/ascii.h"
-#include "base/errno_error.h"
-#include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
-#include "base/own_directory.h"
 #include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/catalogue.h"
 #include "index/offset_table.h"
+#include "index/sqlite.h"
 #include "ingest/fetched_index.h"
 #include "ingest/index_folder.h"
 #include "ingest/quick_check.h"
 #include "ingest/remote_shards.h"
-#include "ingest/shard_scan.h"
 #include "ingest/source_names.h"
 #include "ingest/stored_sources.h"
 #include "ingest/wids_claims.h"
@@ -64,9 +54,6 @@ std::string instead() {
   return "run " + spelled("`shardwise index -o INDEX SOURCE`") +
          ", then give INDEX instead of the shards";
 }
-bool has_any(const std::string& text, std::string_view characters) {
-  return text.find_first_of(characters) != std::string::npos;
-}
 
 /// True if the file exists and its content shows that it is an index.
 bool holds_an_index(const std::string& path) {
@@ -78,7 +65,7 @@ bool holds_an_index(const std::string& path) {
     return !is_named_like_a_shard(path) && !is_named_like_a_descriptor(path);
   }
   const std::string_view bytes(first, got);
-  if (bytes.starts_with("SQLite format 3")) return true;
+  if (bytes.starts_with(sqlite::kMagic)) return true;
   if (is_named_like_a_shard(path) || is_named_like_a_descriptor(path)) return false;
   return shard_compression(bytes) == Compression::kNone &&
          !(got == sizeof first && tar::has_valid_checksum(first));
@@ -241,8 +228,7 @@ bool names_an_index(const std::string& named) {
     return !S_ISDIR(status.st_mode);
   }
   if (to_lower(name).ends_with(kIndexSuffix)) return true;
-  return !has_any(name, kPatternCharacters) && !is_named_like_a_shard(name) &&
-         !is_named_like_a_descriptor(name);
+  return !is_pattern(name) && !is_named_like_a_shard(name) && !is_named_like_a_descriptor(name);
 }
 
 std::string index_for(const std::string& named, const IndexCacheOptions& options) {

@@ -25,7 +25,6 @@
 #include "index/offset_table.h"
 #include "index/segment_of.h"
 #include "ingest/md5.h"
-#include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
 #include "ingest/wids_json.h"
 
@@ -103,11 +102,8 @@ std::string md5_of(const Index::Shard& shard, std::uint64_t bytes_before, std::u
                       in_quotes(redacted_url(shard.path)),
                       "export without md5sum, or index a local copy");
   }
-  const File file = File::open_read(shard.path);
-  const FileIdentity identity = file_identity(file.fd(), file.path());
-  require_unchanged(shard, identity.size_bytes, identity.mtime_ns);
-  return file_md5(
-      file,
+  return local_md5(
+      shard,
       [&](std::uint64_t done) {
         if (options.progress) {
           options.progress({.bytes_done = bytes_before + done, .num_bytes = num_bytes});

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/error_types.h"
+#include "base/file.h"
 #include "base/text.h"
-#include "ingest/shard_scan.h"
 
 namespace shardwise {
 namespace {
@@ -45,8 +45,12 @@ std::string Md5::digest() {
   return hex({reinterpret_cast<const char*>(digest.data()), size});
 }
 
-std::string file_md5(const File& file, const std::function<void(std::uint64_t)>& bytes_done,
-                     const CancelToken& cancel) {
+std::string local_md5(const Index::Shard& shard,
+                      const std::function<void(std::uint64_t)>& bytes_done,
+                      const CancelToken& cancel) {
+  const File file = File::open_read(shard.path);
+  const FileIdentity identity = file_identity(file.fd(), file.path());
+  require_unchanged(shard, identity.size_bytes, identity.mtime_ns);
   Md5 md5;
   std::vector<char> piece(kMd5PieceBytes);
   for (std::uint64_t done = 0;;) {
@@ -55,7 +59,7 @@ std::string file_md5(const File& file, const std::function<void(std::uint64_t)>&
     if (n == 0) break;
     md5.update({piece.data(), n});
     done += n;
-    if (bytes_done) bytes_done(done);
+    bytes_done(done);
   }
   return md5.digest();
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "base/file.h"
 #include "shardwise/base/cancel.h"
+#include "shardwise/index/index.h"
 
 namespace shardwise {
 
@@ -30,11 +30,13 @@ class Md5 {
   std::unique_ptr<State> state_;
 };
 
-/// Returns the MD5 of all bytes of `file`.
-/// @param bytes_done  called after each piece with the number of bytes read so far; may be empty.
+/// Returns the MD5 of a local shard's file.
+/// @param bytes_done  called after each piece with the number of bytes read so far.
 /// Memory: O(1).
-/// Errors: kIo; Cancelled if `cancel` is set during the call; as Md5.
-std::string file_md5(const File& file, const std::function<void(std::uint64_t)>& bytes_done,
-                     const CancelToken& cancel);
+/// Errors: NotFound; kIo; StaleIndex if the shard changed since it was indexed; Cancelled if
+///   `cancel` is set during the call; as Md5.
+std::string local_md5(const Index::Shard& shard,
+                      const std::function<void(std::uint64_t)>& bytes_done,
+                      const CancelToken& cancel);
 
 }  // namespace shardwise

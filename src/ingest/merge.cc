@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "base/spelling.h"
 #include "base/text.h"
 #include "index/origin.h"

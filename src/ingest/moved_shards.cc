@@ -10,12 +10,10 @@
 #include "base/counted.h"
 #include "base/file.h"
 #include "base/hasher.h"
-#include "base/url.h"
 #include "index/offset_table.h"
 #include "ingest/quick_check.h"
 #include "ingest/remote_shards.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 
 namespace shardwise {
 namespace {

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <utility>
 #include <variant>
 
 #include "base/counted.h"
 #include "base/error_types.h"
-#include "base/file.h"
 #include "base/normal_path.h"
 #include "base/spelling.h"
 #include "base/text.h"
@@ -18,7 +16,6 @@
 #include "ingest/build_run.h"
 #include "ingest/distinct_shards.h"
 #include "ingest/moved_shards.h"
-#include "ingest/remote_shards.h"
 #include "ingest/source_names.h"
 #include "ingest/stored_sources.h"
 #include "shardwise/ingest/source_list.h"

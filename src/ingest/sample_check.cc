@@ -4,7 +4,6 @@
 
 #include "base/hasher.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 #include "tar/sample_name.h"
 #include "tar/tar_scanner.h"
 

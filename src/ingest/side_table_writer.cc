@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "index/segment_of.h"
 #include "index/side_tables.h"
+#include "index/sqlite.h"
 #include "shardwise/ingest/attach.h"
 
 namespace shardwise::detail {
@@ -288,10 +289,7 @@ void SideTableWriter::add(const MetadataValue& key, std::span<const MetadataValu
                  "choose other columns");
     }
     if (value.type == ValueType::kReal && std::isnan(value.real)) value = {};
-    if (value.type == ValueType::kText &&
-        (!is_utf8(content) || content.find('\0') != std::string_view::npos)) {
-      value.type = ValueType::kBlob;
-    }
+    if (value.type == ValueType::kText && !sqlite::is_text(content)) value.type = ValueType::kBlob;
     segment_->set_value(i, value);
     segment_bytes_ += content.size();
   }

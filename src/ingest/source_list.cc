@@ -25,7 +25,6 @@
 #include "ingest/remote_shards.h"
 #include "ingest/shard_url.h"
 #include "ingest/source_names.h"
-#include "shardwise/base/compression.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <utility>
 
 #include "base/cores.h"
 #include "base/counted.h"
@@ -22,7 +21,6 @@
 #include "ingest/earlier_members.h"
 #include "ingest/remote_shards.h"
 #include "ingest/shard_bytes.h"
-#include "ingest/shard_scan.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/defect_policies.h"
 #include "tar/sample_name.h"

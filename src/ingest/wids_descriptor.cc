@@ -14,7 +14,6 @@
 #include "index/claimed_index.h"
 #include "ingest/md5.h"
 #include "ingest/remote_shards.h"
-#include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
 #include "ingest/wids_claims.h"
 #include "ingest/wids_json.h"
@@ -195,18 +194,8 @@ std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_
                      spelled("`shardwise export --format wids`"));
 }
 
-using BytesDone = std::function<void(std::uint64_t)>;
-
-std::string local_md5(const Index::Shard& shard, const WidsDescriptor::CheckOptions& options,
-                      const BytesDone& progress) {
-  const File file = File::open_read(shard.path);
-  const FileIdentity identity = file_identity(file.fd(), file.path());
-  require_unchanged(shard, identity.size_bytes, identity.mtime_ns);
-  return file_md5(file, progress, options.cancel);
-}
-
 std::string remote_md5(const Index::Shard& shard, const WidsDescriptor::CheckOptions& options,
-                       const BytesDone& progress) {
+                       const std::function<void(std::uint64_t)>& progress) {
   if (options.remote == nullptr) {
     throw Unsupported("the shard is remote, but no remote access was given",
                       in_quotes(redacted_url(shard.path)), "check without md5");
@@ -238,7 +227,7 @@ void check_md5(const WidsDescriptor& descriptor, const std::vector<Claim>& claim
     };
     const std::string md5 = is_remote_url(claim.shard.path)
                                 ? remote_md5(claim.shard, options, progress)
-                                : local_md5(claim.shard, options, progress);
+                                : local_md5(claim.shard, progress, options.cancel);
     if (md5 != *claim.claimed->md5) {
       refuse(descriptor.path, claim.shard.path, "has md5 " + md5 + ", not " + *claim.claimed->md5,
              0);

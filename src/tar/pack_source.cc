@@ -15,7 +15,6 @@
 #include "base/spelling.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 #include "tar/sample_name.h"
 
 namespace shardwise::detail {
@@ -25,8 +24,6 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 9> kImageExtensions = {"bmp", "gif", "jpeg", "jpg", "png",
                                                               "ppm", "tif", "tiff", "webp"};
 
-bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
-
 /// Calls `visit` for each entry of a folder that is not hidden. It does not enter subfolders that
 /// are symbolic links, in order to avoid loops.
 template <class Iterator, class Visit>
@@ -35,7 +32,7 @@ void for_each_entry(const std::string& directory, const CancelToken& cancel, Vis
     Iterator entries(directory);
     for (const Iterator end; entries != end; ++entries) {
       cancel.throw_if_cancelled();
-      if (!is_hidden(entries->path())) {
+      if (!is_hidden_name(entries->path().native())) {
         visit(*entries);
       } else if constexpr (std::is_same_v<Iterator, fs::recursive_directory_iterator>) {
         entries.disable_recursion_pending();

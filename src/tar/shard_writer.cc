@@ -234,8 +234,8 @@ struct ShardWriter::Impl {
       const std::unique_ptr<TarWriter> whole = std::move(writer);
       require_free(path);  // another writer may have created the file meanwhile
       whole->commit();
-      usable = true;
       totals.shard_bytes += file_identity(path).size_bytes;
+      usable = true;
     } else {
       totals.shard_bytes += TarWriter::archive_bytes(bytes);
     }

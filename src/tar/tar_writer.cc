@@ -52,9 +52,9 @@ la_ssize_t write_to_file(archive* writer, void* target, const void* bytes, std::
   try {
     if (to.file != nullptr) to.file->write({static_cast<const char*>(bytes), size});
     return static_cast<la_ssize_t>(size);
-  } catch (const Error& e) {
+  } catch (...) {  // an exception must not pass through libarchive
     to.failure = std::current_exception();
-    archive_set_error(writer, EIO, "%s", e.what());
+    archive_set_error(writer, EIO, "cannot write");
     return -1;
   }
 }
@@ -103,7 +103,7 @@ void TarWriter::commit() {
 }
 
 std::uint64_t TarWriter::member_bytes(std::uint64_t content_bytes) {
-  return kBlockBytes + (content_bytes + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
+  return kBlockBytes + tar::padded(content_bytes);
 }
 
 std::uint64_t TarWriter::archive_bytes(std::uint64_t member_bytes) {

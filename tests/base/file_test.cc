@@ -125,6 +125,15 @@ TEST(FileTest, DirectoryOfIsThePartBeforeTheLastSlash) {
   EXPECT_EQ(directory_of("../x"), "..");
 }
 
+TEST(FileTest, ALinkIsNotFollowedByANameThatContinuesAfterANul) {
+  const TempDir dir;
+  write_file(dir / "f", "");
+  ASSERT_EQ(::symlink("f", (dir / "link").c_str()), 0);
+  EXPECT_EQ(behind_links(dir / "link"), dir / "f");
+  EXPECT_EQ(error_code([&] { behind_links(dir / "link" + std::string("\0x", 2)); }),
+            ErrorCode::kInvalidArgument);
+}
+
 TEST(FileTest, RandomNamesAreHexadecimalAndDiffer) {
   EXPECT_THAT(random_name(12), MatchesRegex("[0-9a-f]{12}"));
   EXPECT_THAT(random_name(7), MatchesRegex("[0-9a-f]{7}"));

@@ -9,10 +9,12 @@
 #include <thread>
 
 #include "base/fault_point.h"
+#include "ingest/remote_shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/make_remote_access.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
+#include "shardwise/ingest/index_cache.h"
 #include "shardwise/ingest/relocate.h"
 #include "shardwise/ingest/verify.h"
 #include "storage/fetch_support.h"
@@ -154,6 +156,37 @@ TEST_F(FetchedIndexTest, OneUrlIsADataset) {
   EXPECT_EQ(open().size(), data.size());
   ASSERT_EQ(num_requests(), before + 1) << "only the server's version is requested";
   EXPECT_EQ(server_.requests().back().method, "HEAD");
+}
+
+/// Sends the files of a folder in pieces of 10 bytes.
+class InPieces : public RemoteShards {
+ public:
+  explicit InPieces(std::string folder) : folder_(std::move(folder)) {}
+
+  State state(const std::string& url) override {
+    return {.size_bytes = content(url).size(), .validator = "\"v\""};
+  }
+  void read(const std::string& url, const State&, std::uint64_t, std::optional<std::uint64_t>,
+            const std::function<void(std::string_view)>& take) override {
+    const std::string bytes = content(url);
+    for (std::size_t at = 0; at < bytes.size(); at += 10) take(bytes.substr(at, 10));
+  }
+  std::optional<Copy> copy(const std::string&, const State&) override { return std::nullopt; }
+  void keep_expanded(const std::string&, const State&, const std::string&, Compression,
+                     std::uint64_t) override {}
+
+ private:
+  std::string content(const std::string& url) const {
+    return read_file(folder_ + url.substr(url.rfind('/')));
+  }
+  const std::string folder_;
+};
+
+TEST_F(FetchedIndexTest, TheServerMaySendPiecesOfAnySize) {
+  const std::string path =
+      index_for("https://h/train.idx",
+                {.directory = folder(), .build = {.remote = std::make_shared<InPieces>(data())}});
+  EXPECT_EQ(Index::open(path)->size(), 3U * kSamples);
 }
 
 TEST_F(FetchedIndexTest, AnotherVersionIsFetchedAndTheLastOneStays) {

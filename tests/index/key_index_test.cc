@@ -114,6 +114,23 @@ TEST(KeyIndexTest, KeptEntriesGiveTheSectionOfANewIndex) {
   });
 }
 
+TEST(KeyIndexTest, AnEntryOfASampleThatDoesNotExistIsDamage) {
+  const test::TempDir dir;
+  for (const std::uint64_t sample : {1U, 2U}) {
+    KeySorter sorter(dir / "a.idx");
+    sorter.add(0, 0);
+    sorter.add(7, sample);
+    File file = File::open_or_create(dir / std::to_string(sample));
+    const WrittenKeys written =
+        write_keys(file, 0, sorter, nullptr, [](std::uint64_t, std::uint64_t) {});
+    const std::string bytes = test::read_file(dir / std::to_string(sample));
+    std::vector<std::uint64_t> words(bytes.size() / 8);
+    std::memcpy(words.data(), bytes.data(), bytes.size());
+    const KeyIndex keys(words.data(), written.bucket_bits, 2);
+    EXPECT_EQ(keys.is_intact(written.checksum), sample < 2) << "all hashes are right";
+  }
+}
+
 TEST(KeyHashTest, BucketAndTagTakeTheTopBits) {
   EXPECT_EQ(KeyHash::bucket_bits(0), 0U);
   EXPECT_EQ(KeyHash::bucket_bits(8), 0U);

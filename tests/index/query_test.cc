@@ -93,6 +93,14 @@ TEST(QueryTest, SeesSamplesMembersAndTheCatalogue) {
             (std::vector<std::string>{"s", "cls"}));
 }
 
+TEST(QueryTest, AtItsEndItDoesNotBeginAgain) {
+  const Indexed t;
+  Query query(t.index, "SELECT sample FROM samples WHERE sample < 1");
+  EXPECT_TRUE(query.next());
+  EXPECT_FALSE(query.next());
+  EXPECT_FALSE(query.next());
+}
+
 TEST(QueryTest, GroupingMembersByFieldNeedsNoSorting) {
   const test::TempDir dir;
   test::Dice dice(test::random_seed());

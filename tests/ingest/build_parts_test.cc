@@ -29,6 +29,7 @@ using test::TarBuilder;
 using test::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 BuildOptions part(std::uint64_t number, std::uint64_t count) {
   BuildOptions options;
@@ -65,6 +66,15 @@ TEST(MergeTest, PartsGiveTheTableOfASingleBuild) {
     EXPECT_EQ(test::read_file(dir / table_of(dir, "merged.idx")),
               test::read_file(dir / table_of(dir, "one.idx")));
   }
+}
+
+TEST(MergeTest, ThereMayBeMorePartsThanSixtyFourBitsCanMultiply) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 8, 1);
+  constexpr std::uint64_t kMany = std::uint64_t{1} << 62;
+  EXPECT_THAT(plan_index(dir / "p.idx", shards, part(kMany, kMany)).read,
+              ElementsAre(shards.back()));
+  EXPECT_THAT(plan_index(dir / "p.idx", shards, part(kMany - 1, kMany)).read, IsEmpty());
 }
 
 TEST(MergeTest, WhatDoesNotBelongTogetherIsRefused) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <random>
 
+#include "base/fault_point.h"
 #include "support/process.h"
 #include "support/support.h"
 
@@ -90,6 +91,26 @@ TEST(ShardWriterTest, SameSamplesGiveSameBytesInAnyLocale) {
               return std::string(write("b") == plain ? "same" : "other");
             }),
             "same");
+}
+
+TEST(ShardWriterTest, AfterAnErrorAtTheEndOfAShardNoSampleIsLostInSilence) {
+  const TempDir dir;
+  static std::string shard;
+  shard = dir / "0.tar";
+  ShardWriter writer(dir / "%d.tar", {.max_samples = 1});
+  writer.write("a", Fields{{"txt", "a"}});
+  set_fault_handler([](const char* point) {
+    if (std::string_view(point) == "atomic_file.after_rename") ::unlink(shard.c_str());
+  });
+  EXPECT_EQ(test::error_code([&] {
+              writer.write("b", Fields{{"txt", "b"}});
+            }),
+            ErrorCode::kNotFound);
+  set_fault_handler(nullptr);
+  EXPECT_EQ(test::error_code([&] {
+              writer.write("c", Fields{{"txt", "c"}});
+            }),
+            ErrorCode::kInvalidArgument);
 }
 
 TEST(ShardWriterTest, ShardsAreFullAtTheirLimits) {
