@@ -1,17 +1,16 @@
 #include "order/mixture_slots.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <string>
 #include <variant>
 
 #include "base/assert.h"
 #include "base/counted.h"
+#include "order/arithmetic.h"
 #include "order/key.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 
 namespace shardwise::detail {
 
@@ -190,8 +189,8 @@ std::vector<std::uint64_t> MixtureSlots::slots_of(std::uint64_t sample) const {
   // outside of the epoch.
   const std::uint64_t low =
       draws_->draws_before(dataset, begin / MixtureDraws::kBlock * MixtureDraws::kBlock);
-  const std::uint64_t high = draws_->draws_before(
-      dataset, (end + MixtureDraws::kBlock - 1) / MixtureDraws::kBlock * MixtureDraws::kBlock);
+  const std::uint64_t high =
+      draws_->draws_before(dataset, ceil_div(end, MixtureDraws::kBlock) * MixtureDraws::kBlock);
   std::vector<std::uint64_t> slots;
   for (std::uint64_t number = low / n; number * n < high; ++number) {
     const std::uint64_t draw =

@@ -31,9 +31,6 @@ namespace shardwise::detail {
 
 namespace {
 
-using detail::Grid;
-using detail::mix64;
-
 std::uint64_t ceil_sqrt(std::uint64_t n) noexcept {
   // n <= 2^62, so the floating-point root is off by at most one and its square does not wrap.
   auto root = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(n)));
@@ -60,8 +57,8 @@ PermutationDomain::PermutationDomain(std::uint64_t n) : size(n) {
   }
   if (n <= 64) return;
   rows = ceil_sqrt(n);
-  columns = detail::ceil_div(n, rows);
-  columns_reciprocal = detail::reciprocal_of(columns);
+  columns = ceil_div(n, rows);
+  columns_reciprocal = reciprocal_of(columns);
   rounds = n < 512 ? 12 : 8;
 }
 
@@ -116,8 +113,7 @@ void Permutation::apply(std::span<std::uint64_t> values) const noexcept {
   if (domain_.rounds == 0) {
     for (std::uint64_t& value : values) value = table_[value];
   } else {
-    detail::apply_grid(detail::fastest_bulk_path(), grid_of(domain_, k0_, k1_), domain_.rounds,
-                       values);
+    apply_grid(fastest_bulk_path(), grid_of(domain_, k0_, k1_), domain_.rounds, values);
   }
 }
 
