@@ -43,11 +43,6 @@ Grid grid_of(const PermutationDomain& domain, std::uint64_t k0, std::uint64_t k1
   return {domain.size, domain.rows, domain.columns, domain.columns_reciprocal, k0, k1};
 }
 
-[[noreturn]] void throw_out_of_range(std::uint64_t value, std::uint64_t size) {
-  throw OutOfRange("the permutation has no number " + std::to_string(value), {},
-                   "choose a number in [0, " + std::to_string(size) + ")");
-}
-
 }  // namespace
 
 PermutationDomain::PermutationDomain(std::uint64_t n) : size(n) {
@@ -92,13 +87,11 @@ std::uint64_t Permutation::operator()(std::uint64_t i) const noexcept {
   return domain_.rounds == 8 ? grid.image<8>(i) : grid.image<12>(i);
 }
 
-std::uint64_t Permutation::at(std::uint64_t i) const {
-  if (i >= size()) throw_out_of_range(i, size());
-  return (*this)(i);
-}
-
 std::uint64_t Permutation::inverse(std::uint64_t v) const {
-  if (v >= size()) throw_out_of_range(v, size());
+  if (v >= size()) {
+    throw OutOfRange("the permutation has no number " + std::to_string(v), {},
+                     "choose a number in [0, " + std::to_string(size()) + ")");
+  }
   if (domain_.rounds == 0) {
     std::uint64_t i = 0;
     while (table_[i] != v) ++i;
