@@ -1,6 +1,7 @@
 #include "decode/image_codec.h"
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <sstream>
