@@ -160,14 +160,14 @@ bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& or
 }
 
 bool ShardSchedule::Maker::add_passes(const PassSlots& slots) {
-  if (slots.pass_size() == 0) return true;
+  const Passes& passes = slots.passes();
+  const std::uint64_t n = passes.size();
+  if (n == 0) return true;
   const std::uint64_t first_slot = slots.is_exact() ? 0 : slots.first_slot();
   const std::uint64_t end = first_slot + slots.num_slots();
-  if (slots.is_exact()) return add_pass(slots, slots.current_pass(), 0);
-  for (std::uint64_t pass = first_slot / slots.pass_size(); pass * slots.pass_size() < end;
-       ++pass) {
-    const std::uint64_t begin = pass * slots.pass_size() - first_slot;
-    if (!add_pass(slots, slots.pass(pass), begin)) return false;
+  if (slots.is_exact()) return add_pass(slots, passes[slots.epoch()], 0);
+  for (std::uint64_t pass = first_slot / n; pass * n < end; ++pass) {
+    if (!add_pass(slots, passes[pass], pass * n - first_slot)) return false;
   }
   return true;
 }
@@ -183,7 +183,7 @@ bool ShardSchedule::Maker::add_mixture(const MixtureSlots& slots) {
     const std::uint64_t high =
         slots.draws().draws_before(dataset, ceil_div(end_slot, kBlock) * kBlock);
     for (std::uint64_t pass = n == 0 ? 0 : low / n; low < high && pass * n < high; ++pass) {
-      if (!list_groups(slots.pass(dataset, pass), base)) return false;
+      if (!list_groups(slots.passes(dataset)[pass], base)) return false;
       for (const Group& group : groups_) {
         const std::uint64_t first = std::max(pass * n + group.begin, low);
         const std::uint64_t last = std::min(pass * n + group.end, high);
