@@ -7,7 +7,7 @@
 #include "base/counted.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
-#include "order/permutation.h"
+#include "order/spec.h"
 
 namespace shardwise {
 
@@ -35,10 +35,7 @@ std::uint64_t MixedDataset::first_sample(std::size_t i) const {
 }
 
 std::size_t MixedDataset::part_of(std::uint64_t number) const {
-  if (number >= size()) {
-    throw OutOfRange("no sample " + std::to_string(number), {},
-                     "choose a sample in [0, " + std::to_string(size()) + ")");
-  }
+  detail::require_sample(number, size());
   const auto after = std::upper_bound(first_.begin(), first_.end(), number);
   return static_cast<std::size_t>(after - first_.begin()) - 1;
 }

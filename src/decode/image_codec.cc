@@ -14,38 +14,21 @@
 namespace shardwise::detail {
 namespace {
 
-ImageFormat image_format_of(std::string_view bytes) {
-  const auto starts = [&](std::string_view magic) {
-    return bytes.substr(0, magic.size()) == magic;
-  };
-  if (starts("\xFF\xD8\xFF")) return ImageFormat::kJpeg;
-  if (starts("\x89PNG\r\n\x1A\n")) return ImageFormat::kPng;
-  if (starts("RIFF") && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP")
-    return ImageFormat::kWebp;
-  if (starts("P5") || starts("P6")) return ImageFormat::kPnm;
-  throw DecodeFailure(bytes.empty()
-                          ? "the data is empty"
-                          : "the first bytes are not those of JPEG, PNG, WebP or binary PNM");
-}
-
 /// The functions that read a format's headers and decode its images.
 struct ImageCodec {
   ImageHeader (*read_header)(std::string_view);
   RealBox (*decode)(std::string_view, const DecodeRequest&, RgbImage&, DecodeWarnings&);
 };
 
-ImageCodec image_codec_of(ImageFormat format) noexcept {
-  switch (format) {
-    case ImageFormat::kJpeg:
-      return {read_jpeg_header, decode_jpeg};
-    case ImageFormat::kPng:
-      return {read_png_header, decode_png};
-    case ImageFormat::kWebp:
-      return {read_webp_header, decode_webp};
-    case ImageFormat::kPnm:
-      break;
-  }
-  return {read_pnm_header, decode_pnm};
+ImageCodec image_codec_of(std::string_view bytes) {
+  if (bytes.starts_with("\xFF\xD8\xFF")) return {read_jpeg_header, decode_jpeg};
+  if (bytes.starts_with("\x89PNG\r\n\x1A\n")) return {read_png_header, decode_png};
+  if (bytes.starts_with("RIFF") && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP")
+    return {read_webp_header, decode_webp};
+  if (bytes.starts_with("P5") || bytes.starts_with("P6")) return {read_pnm_header, decode_pnm};
+  throw DecodeFailure(bytes.empty()
+                          ? "the data is empty"
+                          : "the first bytes are not those of JPEG, PNG, WebP or binary PNM");
 }
 
 /// Decodes the requested part as stored, then turns it upright.
@@ -70,7 +53,6 @@ RealBox decode_turned(std::string_view bytes, const DecodeRequest& request, cons
 }  // namespace
 
 void DecodeWarnings::add(const char* text) noexcept {
-  ++count_;
   char cut[kTextSize];
   std::snprintf(cut, sizeof cut, "%s", text);
   for (std::size_t i = 0; i < num_kinds_; ++i) {
@@ -116,28 +98,20 @@ RealBox whole_of(const Box& box) noexcept {
 }
 
 ImageHeader read_image_header(std::string_view bytes) {
-  const ImageHeader header = image_codec_of(image_format_of(bytes)).read_header(bytes);
+  const ImageHeader header = image_codec_of(bytes).read_header(bytes);
   if (header.height == 0 || header.width == 0) throw DecodeFailure("the image has no pixels");
   return header;
 }
 
 DecodeReport decode_rgb(std::string_view bytes, const DecodeRequest& request, RgbImage& image) {
   SHARDWISE_ASSERT(request.scale >= 1 && request.scale <= 8);
-  const ImageFormat format = image_format_of(bytes);
-  if (request.keep_16_bits && format == ImageFormat::kJpeg) require_16_bits("JPEG", 8);
-  if (request.keep_16_bits && format == ImageFormat::kWebp) require_16_bits("WebP", 8);
-  const ImageCodec codec = image_codec_of(format);
+  const ImageCodec codec = image_codec_of(bytes);
   DecodeWarnings warnings;
   DecodeReport report;
   report.box = request.apply_orientation ? decode_turned(bytes, request, codec, image, warnings)
                                          : codec.decode(bytes, request, image, warnings);
-  report.num_warnings = warnings.count();
-  if (report.num_warnings != 0) report.warnings = warnings.texts();
+  report.warnings = warnings.texts();
   return report;
-}
-
-void decode_rgb(std::string_view bytes, std::uint64_t max_pixels, RgbImage& image) {
-  decode_rgb(bytes, {.max_pixels = max_pixels}, image);
 }
 
 unsigned choose_scale(std::size_t height, std::size_t width, std::size_t wanted_height,

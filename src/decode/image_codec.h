@@ -17,11 +17,8 @@
 /// Errors: DecodeFailure if the bytes cannot be decoded.
 namespace shardwise::detail {
 
-enum class ImageFormat : std::uint8_t { kJpeg, kPng, kWebp, kPnm };
-
 /// The properties of an image that are known without decoding.
 struct ImageHeader {
-  ImageFormat format = ImageFormat::kJpeg;
   std::size_t height = 0;  ///< height as stored, before turning
   std::size_t width = 0;
   unsigned orientation = 1;  ///< 1 to 8, see orientation_of(); 1 means upright
@@ -66,7 +63,6 @@ struct DecodeReport {
   /// Position of the requested part in the decoded image, in pixels. The part is the whole decoded
   /// image, unless scaling puts an edge of the part inside a pixel.
   RealBox box;
-  std::uint64_t num_warnings = 0;
   std::vector<std::string> warnings;  ///< texts without repetitions, at most eight
 };
 
@@ -78,8 +74,6 @@ struct DecodeReport {
 /// 16-bit values are scaled to 8 bits unless `request` keeps them.
 SHARDWISE_EXPORT DecodeReport decode_rgb(std::string_view bytes, const DecodeRequest& request,
                                          RgbImage& image);
-/// Decodes a whole image, and discards the warnings.
-SHARDWISE_EXPORT void decode_rgb(std::string_view bytes, std::uint64_t max_pixels, RgbImage& image);
 
 /// The minimum size for choose_scale().
 enum class ScaleRule : std::uint8_t {

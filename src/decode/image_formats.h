@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,7 +18,6 @@ class DecodeWarnings {
  public:
   /// Copies `text`, truncated to kTextSize.
   void add(const char* text) noexcept;
-  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
   /// Returns the texts without repetitions.
   [[nodiscard]] std::vector<std::string> texts() const;
 
@@ -27,7 +25,6 @@ class DecodeWarnings {
   static constexpr std::size_t kMaxKinds = 8;
   static constexpr std::size_t kTextSize = 120;
 
-  std::uint64_t count_ = 0;
   std::size_t num_kinds_ = 0;
   char texts_[kMaxKinds][kTextSize];
 };

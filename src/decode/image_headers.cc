@@ -183,12 +183,11 @@ std::optional<WebpChunk> take_webp_chunk(std::string_view& rest) {
 /// Reads the header of a bitstream without a container. The bitstream may be truncated.
 ImageHeader bare_webp_header(std::string_view name, std::string_view data) {
   if (name == "VP8 " && data.size() >= 10 && data.substr(3, 3) == "\x9D\x01\x2A") {
-    return {ImageFormat::kWebp, read_little_endian(data, 8, 2) & 0x3FFF,
-            read_little_endian(data, 6, 2) & 0x3FFF, 1};
+    return {read_little_endian(data, 8, 2) & 0x3FFF, read_little_endian(data, 6, 2) & 0x3FFF, 1};
   }
   if (name == "VP8L" && data.size() >= 5 && data[0] == '\x2F') {
     const std::size_t bits = read_little_endian(data, 1, 4);
-    return {ImageFormat::kWebp, (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1, 1};
+    return {(bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1, 1};
   }
   throw DecodeFailure("WebP: the header is damaged or ends early");
 }
@@ -203,7 +202,7 @@ constexpr std::size_t kExifFlag = 0x08;
 ImageHeader read_jpeg_header(std::string_view bytes) {
   constexpr std::string_view kExif("Exif\0\0", 6);
   constexpr std::string_view kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
-  ImageHeader header{ImageFormat::kJpeg, 0, 0, 1};
+  ImageHeader header{0, 0, 1};
   bool has_frame = false;
   std::string_view exif;
   std::string extended;
@@ -237,8 +236,7 @@ ImageHeader read_png_header(std::string_view bytes) {
   std::string_view rest = bytes.substr(kSignatureBytes);
   if (rest.size() < 25) throw DecodeFailure("PNG: the data ends early");
   if (rest.substr(4, 4) != "IHDR") throw DecodeFailure("PNG: the first chunk is not IHDR");
-  ImageHeader header{ImageFormat::kPng, read_big_endian(rest, 12, 4), read_big_endian(rest, 8, 4),
-                     1};
+  ImageHeader header{read_big_endian(rest, 12, 4), read_big_endian(rest, 8, 4), 1};
   PngMetadata metadata;
   while (rest.size() >= kAroundData) {
     const std::size_t size = read_big_endian(rest, 0, 4);
@@ -260,7 +258,7 @@ ImageHeader read_webp_header(std::string_view bytes) {
   }
   const auto extended = take_webp_chunk(rest);
   if (!extended || extended->data.size() < 10) throw DecodeFailure("WebP: the data ends early");
-  ImageHeader header{ImageFormat::kWebp, read_little_endian(extended->data, 7, 3) + 1,
+  ImageHeader header{read_little_endian(extended->data, 7, 3) + 1,
                      read_little_endian(extended->data, 4, 3) + 1, 1};
   const std::size_t flags = byte_at(extended->data, 0);
   std::string_view exif;

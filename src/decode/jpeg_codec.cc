@@ -7,7 +7,6 @@
 #include <array>
 #include <csetjmp>
 #include <cstring>
-#include <memory>
 
 #include "base/of_thread.h"
 #include "decode/decode_failure.h"
@@ -299,6 +298,7 @@ class JpegReader {
 
 RealBox decode_jpeg(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
                     DecodeWarnings& warnings) {
+  if (request.keep_16_bits) require_16_bits("JPEG", 8);
   return JpegReader(bytes, request, warnings).read(request, image);
 }
 

@@ -212,9 +212,4 @@ void copy_pixels(const RgbView& image, const PixelTarget& target, std::uint16_t*
   }
 }
 
-void write_planes(const RgbImage& image, std::size_t height, std::size_t width,
-                  std::uint8_t* planes) {
-  write_pixels(image.view(), {.height = height, .width = width}, planes);
-}
-
 }  // namespace shardwise::detail

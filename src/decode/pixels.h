@@ -29,8 +29,6 @@ struct PixelTarget {
   PixelLayout layout = PixelLayout::kChannelsFirst;
   Filter filter = Filter::kBilinear;
   Flips flips{};
-
-  [[nodiscard]] std::size_t size() const noexcept { return height * width * 3; }
 };
 
 /// Maps each of the 256 values of each channel. Each result is computed once and then looked up, so
@@ -45,7 +43,7 @@ SHARDWISE_EXPORT PixelTable<float> normalizing_table(const std::array<float, 3>&
 SHARDWISE_EXPORT std::uint16_t to_float16(float value) noexcept;
 SHARDWISE_EXPORT std::uint16_t to_bfloat16(float value) noexcept;
 
-/// Writes target.size() values. If a table is given, writes the table's value for each.
+/// Writes height * width * 3 values. If a table is given, writes the table's value for each.
 /// REQUIRES: the part is inside the frame.
 /// Threads: safe concurrently.
 SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& target,
@@ -60,10 +58,5 @@ SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& targ
 /// frame.
 SHARDWISE_EXPORT void copy_pixels(const RgbView& image, const PixelTarget& target,
                                   std::uint16_t* out);
-
-/// Writes `image` as three planes of height x width bytes each. Resizes it bilinearly if its size
-/// differs.
-SHARDWISE_EXPORT void write_planes(const RgbImage& image, std::size_t height, std::size_t width,
-                                   std::uint8_t* planes);
 
 }  // namespace shardwise::detail

@@ -49,7 +49,7 @@ PnmHeader parse_pnm(std::string_view bytes) {
 
 ImageHeader read_pnm_header(std::string_view bytes) {
   const PnmHeader header = parse_pnm(bytes);
-  return {ImageFormat::kPnm, header.height, header.width, 1};
+  return {header.height, header.width, 1};
 }
 
 RealBox decode_pnm(std::string_view bytes, const DecodeRequest& request, RgbImage& image,

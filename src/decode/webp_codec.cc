@@ -79,6 +79,7 @@ Box common_part(const Box& box, const Box& frame) {
 
 RealBox decode_webp(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
                     DecodeWarnings&) {
+  if (request.keep_16_bits) require_16_bits("WebP", 8);
   const ImageHeader header = read_webp_header(bytes);
   require_pixels(header.height, header.width, request.max_pixels);
   const Box box = wanted_box(request, header.height, header.width);

@@ -57,7 +57,7 @@ auto translated(std::string_view action, Where&& where, Work&& work) {
 torch::Tensor image_of(std::string_view bytes, const DecodeOptions& options) {
   detail::require_size(options.resize);
   thread_local detail::RgbImage scratch;
-  detail::decode_rgb(bytes, options.max_pixels, scratch);
+  detail::decode_rgb(bytes, {.max_pixels = options.max_pixels}, scratch);
   const bool as_stored = options.resize.empty();
   const auto height =
       as_stored ? static_cast<std::int64_t>(scratch.height()) : options.resize.height;
@@ -66,7 +66,8 @@ torch::Tensor image_of(std::string_view bytes, const DecodeOptions& options) {
                            .width = static_cast<std::size_t>(width)};
   detail::require_resizable(scratch.height(), window, options.max_pixels);
   auto image = torch::empty({3, height, width}, torch::kUInt8);
-  detail::write_planes(scratch, window.height, window.width, image.data_ptr<std::uint8_t>());
+  detail::write_pixels(scratch.view(), {.height = window.height, .width = window.width},
+                       image.data_ptr<std::uint8_t>());
   return image;
 }
 

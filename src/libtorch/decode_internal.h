@@ -23,7 +23,7 @@ using shardwise::detail::parse_npy_header;
 using shardwise::detail::require_resizable;
 using shardwise::detail::RgbImage;
 using shardwise::detail::write_npy;
-using shardwise::detail::write_planes;
+using shardwise::detail::write_pixels;
 
 /// Returns e.g. "cannot decode field 'png' as an image".
 std::string decode_action(std::string_view field, std::string_view type);

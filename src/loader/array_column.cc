@@ -24,36 +24,14 @@ using detail::RowInput;
 using detail::RowOutput;
 using Layout = ColumnMaker::Layout;
 
+/// NumPy's letter of a kind is the first letter of the type's name, e.g. 'u' for uint8.
 DType dtype_of(const detail::NpyHeader& header) {
-  switch (header.kind) {
-    case 'b':
-      return DType::kBool;
-    case 'f':
-      return header.item_bytes == 2   ? DType::kFloat16
-             : header.item_bytes == 4 ? DType::kFloat32
-                                      : DType::kFloat64;
-    case 'c':
-      return header.item_bytes == 8 ? DType::kComplex64 : DType::kComplex128;
-    default:
-      break;
-  }
-  const bool is_signed = header.kind == 'i';
-  switch (header.item_bytes) {
-    case 1:
-      return is_signed ? DType::kInt8 : DType::kUInt8;
-    case 2:
-      return is_signed ? DType::kInt16 : DType::kUInt16;
-    case 4:
-      return is_signed ? DType::kInt32 : DType::kUInt32;
-    default:
-      return is_signed ? DType::kInt64 : DType::kUInt64;
-  }
-}
-
-std::string text_of(std::span<const std::int64_t> shape) {
-  std::string text;
-  for (const std::int64_t n : shape) text += (text.empty() ? "" : ", ") + std::to_string(n);
-  return "[" + text + "]";
+  const auto is_type = [&](DType dtype) {
+    return to_string(dtype).front() == header.kind && size_of(dtype) == header.item_bytes;
+  };
+  auto dtype = DType::kBool;
+  while (!is_type(dtype)) dtype = static_cast<DType>(static_cast<int>(dtype) + 1);
+  return dtype;
 }
 
 class ArrayColumn final : public ColumnMaker {
@@ -86,8 +64,9 @@ class ArrayColumn final : public ColumnMaker {
             ", but the column's values are " + std::string(to_string(dtype())));
       }
       if (layout() == Layout::kFixed && !std::ranges::equal(header.shape, output.shape)) {
-        throw detail::DecodeFailure("npy: the shape is " + text_of(header.shape) +
-                                    ", but the column's rows have shape " + text_of(output.shape));
+        throw detail::DecodeFailure("npy: the shape is " + detail::shape_text(header.shape) +
+                                    ", but the column's rows have shape " +
+                                    detail::shape_text(output.shape));
       }
       std::span<std::byte> to = output.slot;
       if (output.ragged != nullptr) to = output.ragged->resize(header.shape, header.item_bytes);

@@ -1,9 +1,9 @@
 #include "loader/explain_batches.h"
 
 #include <memory>
-#include <utility>
 
 #include "base/error_types.h"
+#include "order/spec.h"
 
 namespace shardwise::detail {
 
@@ -34,10 +34,7 @@ std::vector<RankBatch> explain_batches(const MixedDataset& data, const Loader::O
 
 std::vector<Sampler::SampleTime> when_in_batches(const EpochPlan& plan, std::uint64_t sample) {
   const Sampler& sampler = plan.sampler();
-  if (sample >= sampler.num_samples()) {
-    throw OutOfRange("no sample " + std::to_string(sample), {},
-                     "choose a sample in [0, " + std::to_string(sampler.num_samples()) + ")");
-  }
+  require_sample(sample, sampler.num_samples());
   std::vector<Sampler::SampleTime> times;
   plan.visit_batches(
       0, plan.steps(), [&](std::uint64_t step, std::uint64_t share, const BatchPlan& own) {

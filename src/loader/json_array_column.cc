@@ -7,7 +7,6 @@
 
 #include "base/error_types.h"
 #include "base/json.h"
-#include "data/sample_access.h"
 #include "loader/value_column.h"
 
 namespace shardwise::detail {
@@ -95,9 +94,8 @@ class Numbers {
   std::optional<T> number(Token token) const {
     if (token != Token::kNumber) return std::nullopt;
     if constexpr (std::is_floating_point_v<T>) {
-      const auto value = static_cast<T>(reader_.real());
       if (std::abs(reader_.real()) > double{std::numeric_limits<T>::max()}) return std::nullopt;
-      return value;
+      return static_cast<T>(reader_.real());
     } else if constexpr (std::is_unsigned_v<T>) {
       const auto value = reader_.whole();
       if (!value || *value > std::numeric_limits<T>::max()) return std::nullopt;
@@ -116,12 +114,6 @@ class Numbers {
   std::vector<std::int64_t> shape_;  // -1 means unknown
   std::string bytes_;
 };
-
-std::string text_of(std::span<const std::int64_t> shape) {
-  std::string text;
-  for (const std::int64_t n : shape) text += (text.empty() ? "" : ", ") + std::to_string(n);
-  return "[" + text + "]";
-}
 
 class JsonArrayColumn final : public ColumnMaker {
  public:
@@ -154,11 +146,11 @@ class JsonArrayColumn final : public ColumnMaker {
     std::span<std::byte> to = output.slot;
     if (layout() == Layout::kFixed) {
       if (!std::ranges::equal(shape, output.shape)) {
-        throw Numbers::Fault{"its shape is " + text_of(shape) +
-                             ", but the column's rows have shape " + text_of(output.shape)};
+        throw Numbers::Fault{"its shape is " + shape_text(shape) +
+                             ", but the column's rows have shape " + shape_text(output.shape)};
       }
     } else if (rank_ && shape.size() != *rank_) {
-      throw Numbers::Fault{"its shape is " + text_of(shape) +
+      throw Numbers::Fault{"its shape is " + shape_text(shape) +
                            ", but tokens must be one list of numbers"};
     } else if (numbers.bytes().empty()) {
       return;  // an empty row has the same number of dimensions as the other rows

@@ -3,25 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "loader/sample_random.h"
 #include "loader/stable_math.h"
-#include "shardwise/base/error.h"
 
 // Compiled without fused multiply-add, so that the values are the same on every machine.
 
 namespace shardwise::detail {
 namespace {
-
-void check_alpha(double alpha) {
-  if (alpha >= 0.001 && alpha <= 1000) return;
-  throw InvalidArgument("cannot mix samples: alpha is " + std::to_string(alpha), {},
-                        "choose a number from 0.001 to 1000 (usual: 0.2 or 1)");
-}
 
 /// Draws from the distribution Beta(alpha, alpha): by Jöhnk's method if alpha < 1, else by
 /// rejection from the uniform distribution.
@@ -65,13 +57,11 @@ void mix_all(Value* batch, std::size_t n, std::size_t sample_size, double lambda
 }  // namespace
 
 double plan_mixup(double alpha, const Hash128& key) {
-  check_alpha(alpha);
   SampleRandom random(key, Operation::kMixup);
   return draw_beta(alpha, random);
 }
 
 CutmixPlan plan_cutmix(double alpha, const ImageTransform::Size& size, const Hash128& key) {
-  check_alpha(alpha);
   SampleRandom random(key, Operation::kCutmix);
   const double part = 0.5 * std::sqrt(1 - draw_beta(alpha, random));
   const auto range = [&](std::size_t length) {

@@ -20,8 +20,7 @@ struct CutmixPlan {
   double lambda = 1;  ///< 1 - the box's share of the area
 };
 
-/// Draws lambda in [0, 1] from Beta(alpha, alpha). Errors: InvalidArgument if alpha is not in
-/// [0.001, 1000].
+/// Draws lambda in [0, 1] from Beta(alpha, alpha). REQUIRES: alpha is in [0.001, 1000].
 /// @param key  batch_key() of the batch.
 SHARDWISE_EXPORT double plan_mixup(double alpha, const Hash128& key);
 SHARDWISE_EXPORT CutmixPlan plan_cutmix(double alpha, const ImageTransform::Size& size,

@@ -322,6 +322,12 @@ void ValueFields::refuse(const Sample& sample, std::size_t place, std::string_vi
                   reason);
 }
 
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text;
+  for (const std::int64_t n : shape) text += (text.empty() ? "" : ", ") + std::to_string(n);
+  return "[" + text + "]";
+}
+
 std::string shown_json(std::string_view json) {
   constexpr std::size_t kMax = 40;
   return "it is " + std::string(json.substr(0, kMax)) + (json.size() > kMax ? "..." : "");

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -53,6 +54,9 @@ struct ValueFields {
   FieldChoice fields;
   std::optional<JsonPath> path;
 };
+
+/// Returns e.g. "[3, 224, 224]".
+[[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
 
 /// Returns e.g. "it is [1, 2]", shortened.
 [[nodiscard]] std::string shown_json(std::string_view json);

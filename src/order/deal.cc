@@ -41,6 +41,7 @@ std::uint64_t Dealer::classify(std::span<const std::uint64_t> sizes, unsigned sh
 }
 
 void Dealer::sort(std::span<const std::uint64_t> sizes) {
+  SHARDWISE_ASSERT(sizes.size() <= std::size_t{1} << 31);
   classes_.resize(sizes.size());
   sorted_.resize(sizes.size() + 1);
   // Sizes of more than 32 bits are rare, so the first pass assumes smaller sizes and detects larger
@@ -114,7 +115,7 @@ void Dealer::deal_waves(std::uint64_t step) {
 
 void Dealer::deal(std::uint64_t step, std::span<const std::uint64_t> sizes,
                   std::span<std::uint32_t> ranks) {
-  SHARDWISE_ASSERT(ranks.size() == sizes.size() && sizes.size() <= std::size_t{1} << 31);
+  SHARDWISE_ASSERT(ranks.size() == sizes.size());
   if (sizes.empty()) return;
   sort(sizes);
   deal_waves(step);

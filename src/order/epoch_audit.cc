@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "order/arithmetic.h"
 #include "order/key.h"
+#include "order/spec.h"
 
 namespace shardwise {
 
@@ -49,12 +50,6 @@ std::string listed(const std::vector<EpochAudit::Verdict::Count>& counts) {
   }
   if (counts.size() > named) text += " and " + human_count(counts.size() - named) + " more";
   return text;
-}
-
-void check_sample(std::uint64_t sample, std::uint64_t num_samples) {
-  if (sample < num_samples) return;
-  throw OutOfRange("no sample " + number(sample), {},
-                   "choose a sample in [0, " + number(num_samples) + ")");
 }
 
 }  // namespace
@@ -159,7 +154,7 @@ EpochAudit::Expectation EpochAudit::Expectation::as_ordered(std::uint64_t num_sa
 }
 
 void EpochAudit::Expectation::check(std::span<const std::uint64_t> samples) const {
-  for (const std::uint64_t sample : samples) check_sample(sample, num_samples_);
+  for (const std::uint64_t sample : samples) detail::require_sample(sample, num_samples_);
 }
 
 std::uint64_t EpochAudit::Expectation::times(std::uint64_t sample) const {

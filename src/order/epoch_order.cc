@@ -17,9 +17,6 @@ namespace shardwise::detail {
 
 namespace {
 
-using detail::ceil_div;
-using detail::divide;
-
 // How positions are mapped to samples (docs/formats/order.md, A pass). An example with 23 samples,
 // chunk_size 5 and window 2: chunk 4 is short, because it has only 3 samples, so missing_ is 2. The
 // chunks are permuted to 3 1 4 2 0, so short_place_ is 2.
@@ -100,7 +97,7 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
   chunk_size = std::min(chunk_size, std::max<std::uint64_t>(n, 1));
   const std::uint64_t num_chunks = ceil_div(n, chunk_size);
   EpochOrder order(Kind::kChunked, n, num_chunks, shuffle, chunk_size);
-  order.chunk_reciprocal_ = detail::reciprocal_of(chunk_size);
+  order.chunk_reciprocal_ = reciprocal_of(chunk_size);
   order.group_size_ = order.window_ * chunk_size;
   // With r = ceil(2^64 / chunk_size) = (2^64 + e) / chunk_size, 0 <= e < chunk_size, the product x
   // * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. If x * e < 2^64, the floors
@@ -111,7 +108,7 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
   order.full_group_ = PermutationDomain(std::min(order.group_size_, n));
   if (shuffle.phase) {
     const Hash128 key = derive_key(shuffle.seed, shuffle.epoch, KeyPurpose::kPhase);
-    order.phase_ = n == 0 ? 0 : detail::multiply_high(key.low, chunk_size);
+    order.phase_ = n == 0 ? 0 : multiply_high(key.low, chunk_size);
   }
   if (num_chunks > 0) {
     order.missing_ = num_chunks * chunk_size - n;
@@ -122,7 +119,7 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
 }
 
 EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
-  detail::checked(offsets);
+  checked(offsets);
   check_numbers(Sharded{.window = shuffle.window});
   if (shuffle.phase) {
     throw InvalidArgument("whole shards as chunks cannot have a phase", {},
@@ -287,7 +284,7 @@ void EpochOrder::lay_out_chunked(const Group& group,
     if (exact_reciprocal_ != 0) {
       for (std::uint64_t& value : layout_positions) {
         const std::uint64_t padded = value + (value >= limit ? missing_ : 0);
-        value = padded + chunk[detail::multiply_high(padded, exact_reciprocal_)];
+        value = padded + chunk[multiply_high(padded, exact_reciprocal_)];
       }
       return;
     }
@@ -354,10 +351,7 @@ void EpochOrder::list_group(std::uint64_t number, std::vector<SampleRange>& samp
 }
 
 std::uint64_t EpochOrder::position_of(std::uint64_t sample) const {
-  if (sample >= n_) {
-    throw OutOfRange("no sample " + std::to_string(sample), {},
-                     "choose a sample in [0, " + std::to_string(n_) + ")");
-  }
+  require_sample(sample, n_);
   if (kind_ == Kind::kSequential) return sample;
   std::uint64_t place = 0;
   std::uint64_t layout_position = 0;

@@ -5,6 +5,7 @@
 
 #include "base/error_types.h"
 #include "order/sampler_access.h"
+#include "order/spec.h"
 
 namespace shardwise {
 
@@ -30,10 +31,7 @@ std::vector<Sampler::RankStep> explain_step(const Sampler& sampler, std::uint64_
 }
 
 std::vector<Sampler::SampleTime> when_sample(const Sampler& sampler, std::uint64_t sample) {
-  if (sample >= sampler.num_samples()) {
-    throw OutOfRange("no sample " + std::to_string(sample), {},
-                     "choose a sample in [0, " + std::to_string(sampler.num_samples()) + ")");
-  }
+  detail::require_sample(sample, sampler.num_samples());
   std::vector<Sampler::SampleTime> times;
   for (const auto& [share, index] : detail::SamplerAccess::deliveries(sampler, sample)) {
     const std::uint64_t first_rank = share * sampler.replicas();

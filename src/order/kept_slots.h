@@ -28,7 +28,6 @@ class KeptSlots {
   KeptSlots(std::uint64_t num_slots, std::vector<Range> skipped);
 
   std::uint64_t size() const noexcept { return num_slots_ - num_skipped(); }
-  std::uint64_t num_slots() const noexcept { return num_slots_; }
   std::uint64_t num_skipped() const noexcept { return gaps_.empty() ? 0 : gaps_.back().skipped; }
 
   /// Returns the slot that has number `kept` among the kept slots. Beyond the last kept slot, the

@@ -1,17 +1,18 @@
 #include "order/mixture_slots.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <variant>
 
 #include "base/assert.h"
 #include "base/counted.h"
+#include "order/arithmetic.h"
 #include "order/key.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 
 namespace shardwise::detail {
 
@@ -80,8 +81,8 @@ MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, con
       starts = part_starts(samples.shard_starts(), first_.back(), end, i);
       layouts.push_back(layout_hash(*starts));
     }
-    parts_.push_back({part.num_samples, part.kind, std::move(starts),
-                      derive_key(order.seed, 0, KeyPurpose::kMixtureDataset, i).low});
+    parts_.emplace_back(part.num_samples, std::move(starts), part.kind,
+                        derive_key(order.seed, 0, KeyPurpose::kMixtureDataset, i).low);
     first_.push_back(end);
   }
   if (first_.back() != samples.size()) {
@@ -92,9 +93,7 @@ MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, con
                               human_count(samples.size()));
   }
   if (!layouts.empty()) layout_ = layout_hash(layouts);
-  passes_.resize(parts_.size());
-  // pass() throws for an invalid option.
-  for (std::size_t i = 0; i < parts_.size(); ++i) pass(i, 0);
+  for (const Passes& part : parts_) static_cast<void>(part[0]);  // throws for an invalid option
   set_epoch(0);
 }
 
@@ -121,23 +120,9 @@ std::size_t MixtureSlots::dataset_of(std::uint64_t sample) const {
   return static_cast<std::size_t>(after - first_.begin()) - 1;
 }
 
-const EpochOrder& MixtureSlots::pass(std::size_t dataset, std::uint64_t number) const {
-  std::optional<Pass>& kept = passes_[dataset][number % 2];
-  if (!kept || kept->number != number) {
-    const Part& part = parts_[dataset];
-    kept =
-        Pass{number, std::visit(
-                         [&](const auto& kind) {
-                           return make_pass(kind, part.num_samples, part.starts, part.seed, number);
-                         },
-                         part.kind)};
-  }
-  return kept->order;
-}
-
 /// Replaces draws from `dataset` by the sample numbers in the mixture.
 void MixtureSlots::draw_from(std::size_t dataset, std::span<std::uint64_t> draws) const {
-  const std::uint64_t n = parts_[dataset].num_samples;
+  const std::uint64_t n = parts_[dataset].size();
   while (!draws.empty()) {
     // Handles all draws at the front that are in one epoch of the data set: nearly always the whole
     // span.
@@ -145,7 +130,7 @@ void MixtureSlots::draw_from(std::size_t dataset, std::span<std::uint64_t> draws
     const std::uint64_t begin = number * n;
     std::size_t count = 0;
     while (count < draws.size() && draws[count] - begin < n) draws[count++] -= begin;
-    pass(dataset, number).map(draws.first(count));
+    parts_[dataset][number].map(draws.first(count));
     for (std::uint64_t& sample : draws.first(count)) sample += first_[dataset];
     draws = draws.subspan(count);
   }
@@ -183,19 +168,19 @@ void MixtureSlots::fill(std::uint64_t first, std::uint64_t stride,
 std::vector<std::uint64_t> MixtureSlots::slots_of(std::uint64_t sample) const {
   SHARDWISE_ASSERT(sample < first_.back());
   const std::size_t dataset = dataset_of(sample);
-  const std::uint64_t n = parts_[dataset].num_samples;
+  const std::uint64_t n = parts_[dataset].size();
   const std::uint64_t begin = first_slot();
   const std::uint64_t end = begin + epoch_size_;
   // The draws in all blocks that the epoch touches. Draws in the first and the last block may be
   // outside of the epoch.
   const std::uint64_t low =
       draws_->draws_before(dataset, begin / MixtureDraws::kBlock * MixtureDraws::kBlock);
-  const std::uint64_t high = draws_->draws_before(
-      dataset, (end + MixtureDraws::kBlock - 1) / MixtureDraws::kBlock * MixtureDraws::kBlock);
+  const std::uint64_t high =
+      draws_->draws_before(dataset, ceil_div(end, MixtureDraws::kBlock) * MixtureDraws::kBlock);
   std::vector<std::uint64_t> slots;
   for (std::uint64_t number = low / n; number * n < high; ++number) {
     const std::uint64_t draw =
-        number * n + pass(dataset, number).position_of(sample - first_[dataset]);
+        number * n + parts_[dataset][number].position_of(sample - first_[dataset]);
     if (draw < low || draw >= high) continue;
     const std::optional<std::uint64_t> slot = draws_->slot_of(dataset, draw);
     if (slot && *slot >= begin && *slot < end) slots.push_back(*slot - begin);

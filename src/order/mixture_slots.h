@@ -1,11 +1,8 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/assert.h"
@@ -37,9 +34,7 @@ class MixtureSlots final : public SlotOrder {
   bool is_exact() const override { return false; }
   std::string_view claim() const override { return "drawn from the mixture, as ordered"; }
 
-  /// The hash of the shard lengths that the data sets' orders use, for OrderSpec::layout. 0 means
-  /// that no order uses shard lengths.
-  std::uint64_t layout() const { return layout_; }
+  std::uint64_t layout() const override { return layout_; }
   std::size_t num_datasets() const noexcept { return parts_.size(); }
   /// The number of the first sample of a data set. REQUIRES: dataset <= num_datasets().
   std::uint64_t first_sample(std::size_t dataset) const {
@@ -50,33 +45,19 @@ class MixtureSlots final : public SlotOrder {
   /// The first slot of the current epoch, counted over all epochs.
   std::uint64_t first_slot() const noexcept { return epoch_ * epoch_size_; }
   const MixtureSchedule& draws() const noexcept { return *draws_; }
-  /// Returns the order of data set `dataset` in its epoch `number`. Lifetime: until two other
-  /// epochs of this data set were requested.
-  const EpochOrder& pass(std::size_t dataset, std::uint64_t number) const;
+  /// The epochs of data set `dataset`.
+  const Passes& passes(std::size_t dataset) const { return parts_[dataset]; }
 
  private:
-  struct Pass {
-    std::uint64_t number;
-    EpochOrder order;
-  };
-  struct Part {
-    std::uint64_t num_samples;
-    std::variant<Chunked, Sharded, Sequential> kind;
-    ShardOffsets starts;  ///< for sharded orders
-    std::uint64_t seed;
-  };
-
   void draw_from(std::size_t dataset, std::span<std::uint64_t> draws) const;
 
-  std::vector<Part> parts_;
+  std::vector<Passes> parts_;
   std::uint64_t seed_;
   std::shared_ptr<const MixtureSchedule> draws_;
   std::vector<std::uint64_t> first_;  ///< first sample of each data set, then the number of samples
   std::uint64_t epoch_size_;
   std::uint64_t layout_ = 0;
   std::uint64_t epoch_ = 0;
-  /// For each data set, the two passes that were used last, indexed by their numbers mod 2.
-  mutable std::vector<std::array<std::optional<Pass>, 2>> passes_;
 };
 
 }  // namespace shardwise::detail

@@ -5,9 +5,7 @@
 #include "base/assert.h"
 #include "base/counted.h"
 #include "base/spelling.h"
-#include "order/arithmetic.h"
 #include "order/fields.h"
-#include "order/permutation.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
 
@@ -88,11 +86,7 @@ std::uint64_t Streams::slot_of_position(std::uint64_t position) const noexcept {
 
 Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uint64_t rank,
                      Order::Tail tail, std::uint64_t streams)
-    : num_slots_(num_slots),
-      world_size_(world_size),
-      rank_(rank),
-      tail_(tail),
-      delivered_slots_(num_slots) {
+    : num_slots_(num_slots), world_size_(world_size), rank_(rank), delivered_slots_(num_slots) {
   if (num_slots > kMaxSamples) {
     throw InvalidArgument("cannot partition " + counted(num_slots, "sample"), {},
                           "choose at most 2^62 samples");

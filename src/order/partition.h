@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "base/assert.h"
 #include "shardwise/order/order.h"
@@ -52,10 +51,6 @@ class Partition {
   Partition(std::uint64_t num_slots, std::uint64_t world_size = 1, std::uint64_t rank = 0,
             Order::Tail tail = Order::Tail::kExact, std::uint64_t streams = 1);
 
-  std::uint64_t world_size() const noexcept { return world_size_; }
-  std::uint64_t rank() const noexcept { return rank_; }
-  Order::Tail tail() const noexcept { return tail_; }
-
   /// Number of slots before the tail policy is applied.
   std::uint64_t num_slots() const noexcept { return num_slots_; }
   /// Number of slots that all ranks deliver together: num_slots rounded by the tail policy. Slots
@@ -63,10 +58,7 @@ class Partition {
   std::uint64_t delivered_slots() const noexcept { return delivered_slots_; }
 
   /// The number of slots that this rank delivers.
-  std::uint64_t size() const noexcept { return size_of(rank_); }
-  std::uint64_t size_of(std::uint64_t rank) const noexcept {
-    return index_at(delivered_slots_, rank);
-  }
+  std::uint64_t size() const noexcept { return index_at(delivered_slots_); }
 
   /// Returns the slot of this rank's sample `index`, including padding. REQUIRES: index < size().
   std::uint64_t slot(std::uint64_t index) const noexcept {
@@ -75,17 +67,14 @@ class Partition {
   }
   /// Returns the number of this rank's slots before `slot`, i.e. the index of its first sample at
   /// or after `slot`.
-  std::uint64_t index_at(std::uint64_t slot) const noexcept { return index_at(slot, rank_); }
-
- private:
-  std::uint64_t index_at(std::uint64_t slot, std::uint64_t rank) const noexcept {
-    return slot / world_size_ + (slot % world_size_ > rank ? 1 : 0);
+  std::uint64_t index_at(std::uint64_t slot) const noexcept {
+    return slot / world_size_ + (slot % world_size_ > rank_ ? 1 : 0);
   }
 
+ private:
   std::uint64_t num_slots_;
   std::uint64_t world_size_;
   std::uint64_t rank_;
-  Order::Tail tail_;
   std::uint64_t delivered_slots_;
 };
 

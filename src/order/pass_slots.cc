@@ -1,6 +1,7 @@
 #include "order/pass_slots.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "base/spelling.h"
 #include "order/arithmetic.h"
 #include "order/fields.h"
+#include "order/spec.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::detail {
@@ -20,11 +22,9 @@ constexpr std::size_t kRun = 512;
 
 }  // namespace
 
-PassSlots::PassSlots(std::uint64_t n, ShardOffsets starts, const Kind& kind, const Order& order)
-    : n_(n),
-      starts_(std::move(starts)),
-      kind_(kind),
-      seed_(order.seed),
+PassSlots::PassSlots(std::uint64_t n, ShardOffsets starts, const Passes::Kind& kind,
+                     const Order& order)
+    : passes_(n, std::move(starts), kind, order.seed),
       epoch_size_(order.epoch_size == 0 ? n : order.epoch_size),
       streams_(n, order.streams) {
   if (order.epoch_size != 0 && n == 0) {
@@ -37,15 +37,8 @@ PassSlots::PassSlots(std::uint64_t n, ShardOffsets starts, const Kind& kind, con
 
 std::unique_ptr<SlotOrder> PassSlots::clone() const { return std::make_unique<PassSlots>(*this); }
 
-EpochOrder PassSlots::make(std::uint64_t number) const {
-  return std::visit([&](const auto& kind) { return make_pass(kind, n_, starts_, seed_, number); },
-                    kind_);
-}
-
-const EpochOrder& PassSlots::pass(std::uint64_t number) const {
-  std::optional<Pass>& kept = passes_[number % passes_.size()];
-  if (!kept || kept->number != number) kept = Pass{number, make(number)};
-  return kept->order;
+std::uint64_t PassSlots::layout() const {
+  return passes_.starts() ? layout_hash(*passes_.starts()) : 0;
 }
 
 void PassSlots::set_epoch(std::uint64_t epoch) {
@@ -55,8 +48,9 @@ void PassSlots::set_epoch(std::uint64_t epoch) {
                           {},
                           "choose a smaller epoch; all epochs together have at most 2^62 samples");
   }
-  // pass() may throw, so it is called before anything is changed.
-  if (n_ > 0) pass(is_exact() ? epoch : epoch * epoch_size_ / n_);
+  // Making a pass may throw, so make it before anything is changed.
+  const std::uint64_t n = passes_.size();
+  if (n > 0) passes_[is_exact() ? epoch : epoch * epoch_size_ / n];
   epoch_ = epoch;
 }
 
@@ -65,16 +59,17 @@ void PassSlots::fill(std::uint64_t first, std::uint64_t stride,
   SHARDWISE_ASSERT_HOT(in_epoch(first, stride, out.size()));
   SHARDWISE_ASSERT_HOT(stride % streams_.count() == 0 || streams_.count() % stride == 0);
   if (is_exact()) {
-    if (!out.empty()) fill_pass(pass(epoch_), first, stride, out);
+    if (!out.empty()) fill_pass(passes_[epoch_], first, stride, out);
     return;
   }
+  const std::uint64_t n = passes_.size();
   std::uint64_t slot = first_slot() + first;
   while (!out.empty()) {
-    const std::uint64_t number = slot / n_;
-    const std::uint64_t in_pass = slot - number * n_;
-    const std::uint64_t left = (n_ - 1 - in_pass) / stride + 1;
+    const std::uint64_t number = slot / n;
+    const std::uint64_t in_pass = slot - number * n;
+    const std::uint64_t left = (n - 1 - in_pass) / stride + 1;
     const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(left, out.size()));
-    fill_pass(pass(number), in_pass, stride, out.first(count));
+    fill_pass(passes_[number], in_pass, stride, out.first(count));
     slot += count * stride;
     out = out.subspan(count);
   }
@@ -103,14 +98,15 @@ void PassSlots::fill_pass(const EpochOrder& order, std::uint64_t first, std::uin
 }
 
 std::vector<std::uint64_t> PassSlots::slots_of(std::uint64_t sample) const {
-  SHARDWISE_ASSERT(sample < n_);
-  if (is_exact()) return {streams_.slot_of_position(pass(epoch_).position_of(sample))};
+  const std::uint64_t n = passes_.size();
+  SHARDWISE_ASSERT(sample < n);
+  if (is_exact()) return {streams_.slot_of_position(passes_[epoch_].position_of(sample))};
   std::vector<std::uint64_t> slots;
   const std::uint64_t begin = first_slot();
   const std::uint64_t end = begin + epoch_size_;
-  for (std::uint64_t number = begin / n_; number * n_ < end; ++number) {
+  for (std::uint64_t number = begin / n; number * n < end; ++number) {
     const std::uint64_t slot =
-        number * n_ + streams_.slot_of_position(pass(number).position_of(sample));
+        number * n + streams_.slot_of_position(passes_[number].position_of(sample));
     if (slot >= begin && slot < end) slots.push_back(slot - begin);
   }
   return slots;

@@ -31,9 +31,6 @@ namespace shardwise::detail {
 
 namespace {
 
-using detail::Grid;
-using detail::mix64;
-
 std::uint64_t ceil_sqrt(std::uint64_t n) noexcept {
   // n <= 2^62, so the floating-point root is off by at most one and its square does not wrap.
   auto root = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(n)));
@@ -46,11 +43,6 @@ Grid grid_of(const PermutationDomain& domain, std::uint64_t k0, std::uint64_t k1
   return {domain.size, domain.rows, domain.columns, domain.columns_reciprocal, k0, k1};
 }
 
-[[noreturn]] void throw_out_of_range(std::uint64_t value, std::uint64_t size) {
-  throw OutOfRange("the permutation has no number " + std::to_string(value), {},
-                   "choose a number in [0, " + std::to_string(size) + ")");
-}
-
 }  // namespace
 
 PermutationDomain::PermutationDomain(std::uint64_t n) : size(n) {
@@ -60,8 +52,8 @@ PermutationDomain::PermutationDomain(std::uint64_t n) : size(n) {
   }
   if (n <= 64) return;
   rows = ceil_sqrt(n);
-  columns = detail::ceil_div(n, rows);
-  columns_reciprocal = detail::reciprocal_of(columns);
+  columns = ceil_div(n, rows);
+  columns_reciprocal = reciprocal_of(columns);
   rounds = n < 512 ? 12 : 8;
 }
 
@@ -95,13 +87,11 @@ std::uint64_t Permutation::operator()(std::uint64_t i) const noexcept {
   return domain_.rounds == 8 ? grid.image<8>(i) : grid.image<12>(i);
 }
 
-std::uint64_t Permutation::at(std::uint64_t i) const {
-  if (i >= size()) throw_out_of_range(i, size());
-  return (*this)(i);
-}
-
 std::uint64_t Permutation::inverse(std::uint64_t v) const {
-  if (v >= size()) throw_out_of_range(v, size());
+  if (v >= size()) {
+    throw OutOfRange("the permutation has no number " + std::to_string(v), {},
+                     "choose a number in [0, " + std::to_string(size()) + ")");
+  }
   if (domain_.rounds == 0) {
     std::uint64_t i = 0;
     while (table_[i] != v) ++i;
@@ -116,8 +106,7 @@ void Permutation::apply(std::span<std::uint64_t> values) const noexcept {
   if (domain_.rounds == 0) {
     for (std::uint64_t& value : values) value = table_[value];
   } else {
-    detail::apply_grid(detail::fastest_bulk_path(), grid_of(domain_, k0_, k1_), domain_.rounds,
-                       values);
+    apply_grid(fastest_bulk_path(), grid_of(domain_, k0_, k1_), domain_.rounds, values);
   }
 }
 

@@ -56,8 +56,6 @@ class SHARDWISE_EXPORT Permutation {
 
   /// The image of `i`. REQUIRES: i < size().
   std::uint64_t operator()(std::uint64_t i) const noexcept;
-  /// Like operator(), but checks `i`. Errors: OutOfRange.
-  std::uint64_t at(std::uint64_t i) const;
   /// The number whose image is `v`. Errors: OutOfRange.
   std::uint64_t inverse(std::uint64_t v) const;
 

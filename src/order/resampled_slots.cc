@@ -1,7 +1,6 @@
 #include "order/resampled_slots.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/assert.h"
 #include "base/counted.h"

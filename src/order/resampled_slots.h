@@ -36,12 +36,9 @@ class ResampledSlots final : public SlotOrder {
   void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const override;
   std::vector<std::uint64_t> slots_of(std::uint64_t sample) const override;
   bool can_find() const override { return false; }
+  std::uint64_t layout() const override;
   bool is_exact() const override { return false; }
   std::string_view claim() const override { return "drawn with replacement, as ordered"; }
-
-  /// The hash of the shard lengths or of the weights, for OrderSpec::layout. 0 means that neither
-  /// is used.
-  std::uint64_t layout() const;
 
  private:
   void fill_positions(std::uint64_t first, std::uint64_t stride,

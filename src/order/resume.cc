@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/ascii.h"
 #include "base/bytes.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
@@ -270,21 +271,23 @@ class Comparison {
     if (!text_.empty()) text_ += ", ";
     text_ += what;
   }
+  void say_both(std::string_view name, std::string_view there, std::string_view here) {
+    say(std::string(name) + " " + std::string(there) + " in the token, " + std::string(here) +
+        " in this run");
+  }
   const std::string& text() const { return text_; }
 
  private:
   template <class Value>
   void compare_field(std::string_view name, const Value& there, const Value& here) {
     if (there == here) return;
-    say(std::string(name) + " " + shown(there) + " in the token, " + shown(here) + " in this run");
+    say_both(name, shown(there), shown(here));
   }
   void compare_field(std::string_view /*name*/, const SkipList& /*there*/,
                      const SkipList& /*here*/) {}  // the skip list of a spec is empty
   void compare_field(std::string_view name, const OrderKind& there, const OrderKind& here) {
     if (there.index() != here.index()) {
-      say(std::string(name) + " " + std::string(name_of(there)) + " in the token, " +
-          std::string(name_of(here)) + " in this run");
-      return;
+      return say_both(name, name_of(there), name_of(here));
     }
     std::visit(
         [&](const auto& kind) { compare(kind, std::get<std::decay_t<decltype(kind)>>(here)); },
@@ -302,8 +305,7 @@ class Comparison {
   std::string text_;
 };
 
-template <class Owner>
-void put_stage(Writer& out, const Hash128& fingerprint, const Owner& spec) {
+void put_stage(Writer& out, const Hash128& fingerprint, const ResumeToken::OrderSpec& spec) {
   out.fixed(fingerprint);
   put(out, spec);
 }
@@ -345,13 +347,6 @@ SkipList take_skip(Reader& in) {
     skip.add_positions(epoch, begin, begin + length);
   }
   return skip;
-}
-
-std::string_view without_space(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
 bool has_schedule(const ResumeToken::OrderSpec& spec) {
@@ -415,13 +410,11 @@ std::string difference(const ResumeToken::OrderSpec& there, const ResumeToken::O
   Comparison comparison;
   comparison.compare(there.order, here.order);
   if (there.num_samples != here.num_samples) {
-    comparison.say("num_samples " + shown(there.num_samples) + " in the token, " +
-                   shown(here.num_samples) + " in this run");
+    comparison.say_both("num_samples", shown(there.num_samples), shown(here.num_samples));
   }
   if (there.order.kind.index() != here.order.kind.index()) return comparison.text();
   if (there.world_size != here.world_size) {
-    comparison.say(spelled("world_size") + " " + shown(there.world_size) + " in the token, " +
-                   shown(here.world_size) + " in this run");
+    comparison.say_both(spelled("world_size"), shown(there.world_size), shown(here.world_size));
   }
   if (there.layout != here.layout) {
     const bool is_weighted = std::holds_alternative<Resampled>(here.order.kind) &&
@@ -460,7 +453,7 @@ std::string ResumeToken::to_text() const {
 }
 
 ResumeToken ResumeToken::from_text(std::string_view text) {
-  text = without_space(text);
+  text = trimmed(text);
   const std::string_view version = version_of(text);
   if (version.empty()) throw_damaged("the beginning is wrong");
   const auto* const known = std::ranges::find(kPrefixes, version);

@@ -18,10 +18,6 @@ namespace shardwise::detail {
 
 namespace {
 
-using detail::ceil_div;
-using detail::KeptSlots;
-using detail::MixtureSlots;
-using detail::PassSlots;
 using SampleRange = EpochOrder::SampleRange;
 
 void check_starts(std::span<const std::uint64_t> starts, std::uint64_t num_samples) {
@@ -135,7 +131,7 @@ void ShardSchedule::Maker::add_piece(const Group& group, const StridedRange& slo
 bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& order,
                                     std::uint64_t pass_begin) {
   if (!list_groups(order, 0)) return false;
-  const detail::Streams& streams = slots.streams();
+  const Streams& streams = slots.streams();
   const std::uint64_t num_streams = streams.count();
   // The other streams are empty.
   const std::uint64_t used_streams = std::min(num_streams, order.size());
@@ -164,20 +160,20 @@ bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& or
 }
 
 bool ShardSchedule::Maker::add_passes(const PassSlots& slots) {
-  if (slots.pass_size() == 0) return true;
+  const Passes& passes = slots.passes();
+  const std::uint64_t n = passes.size();
+  if (n == 0) return true;
   const std::uint64_t first_slot = slots.is_exact() ? 0 : slots.first_slot();
   const std::uint64_t end = first_slot + slots.num_slots();
-  if (slots.is_exact()) return add_pass(slots, slots.current_pass(), 0);
-  for (std::uint64_t pass = first_slot / slots.pass_size(); pass * slots.pass_size() < end;
-       ++pass) {
-    const std::uint64_t begin = pass * slots.pass_size() - first_slot;
-    if (!add_pass(slots, slots.pass(pass), begin)) return false;
+  if (slots.is_exact()) return add_pass(slots, passes[slots.epoch()], 0);
+  for (std::uint64_t pass = first_slot / n; pass * n < end; ++pass) {
+    if (!add_pass(slots, passes[pass], pass * n - first_slot)) return false;
   }
   return true;
 }
 
 bool ShardSchedule::Maker::add_mixture(const MixtureSlots& slots) {
-  constexpr std::uint64_t kBlock = detail::MixtureDraws::kBlock;
+  constexpr std::uint64_t kBlock = MixtureDraws::kBlock;
   const std::uint64_t first_slot = slots.first_slot();
   const std::uint64_t end_slot = first_slot + slots.num_slots();
   for (std::size_t dataset = 0; dataset < slots.num_datasets(); ++dataset) {
@@ -187,7 +183,7 @@ bool ShardSchedule::Maker::add_mixture(const MixtureSlots& slots) {
     const std::uint64_t high =
         slots.draws().draws_before(dataset, ceil_div(end_slot, kBlock) * kBlock);
     for (std::uint64_t pass = n == 0 ? 0 : low / n; low < high && pass * n < high; ++pass) {
-      if (!list_groups(slots.pass(dataset, pass), base)) return false;
+      if (!list_groups(slots.passes(dataset)[pass], base)) return false;
       for (const Group& group : groups_) {
         const std::uint64_t first = std::max(pass * n + group.begin, low);
         const std::uint64_t last = std::min(pass * n + group.end, high);
@@ -220,11 +216,11 @@ bool ShardSchedule::Maker::add_wids(const WidsSampler& sampler) {
 
 /// Adds the padding at the end, which repeats the epoch's first slots.
 void ShardSchedule::Maker::add_padding(const SlotSampler& sampler) {
-  const detail::Walk& walk = detail::SamplerAccess::walk(sampler);
+  const Walk& walk = SamplerAccess::walk(sampler);
   for (std::uint64_t slot = walk.partition.num_slots(); slot < walk.partition.delivered_slots();
        ++slot) {
     std::uint64_t sample = 0;
-    detail::SamplerAccess::slots(sampler).fill(walk.slot(slot), 1, {&sample, 1});
+    SamplerAccess::slots(sampler).fill(walk.slot(slot), 1, {&sample, 1});
     schedule_.padding_.push_back({shard_of(starts_, sample), slot, slot + 1});
   }
 }
@@ -235,10 +231,9 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   const auto* const wids = dynamic_cast<const WidsSampler*>(&sampler);
   const auto* const slot_sampler = dynamic_cast<const SlotSampler*>(&sampler);
   const auto* const passes =
-      slot_sampler ? dynamic_cast<const PassSlots*>(&detail::SamplerAccess::slots(*slot_sampler))
-                   : nullptr;
+      slot_sampler ? dynamic_cast<const PassSlots*>(&SamplerAccess::slots(*slot_sampler)) : nullptr;
   const auto* const mixture =
-      slot_sampler ? dynamic_cast<const MixtureSlots*>(&detail::SamplerAccess::slots(*slot_sampler))
+      slot_sampler ? dynamic_cast<const MixtureSlots*>(&SamplerAccess::slots(*slot_sampler))
                    : nullptr;
   if (wids == nullptr && passes == nullptr && mixture == nullptr) return std::nullopt;
   check_starts(shard_starts, sampler.num_samples());
@@ -247,18 +242,18 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   schedule.world_size_ = sampler.world_size();
   schedule.replicas_ = sampler.replicas();
   schedule.num_shares_ = sampler.world_size() / sampler.replicas();
-  schedule.num_slots_ = detail::SamplerAccess::delivered(sampler);
+  schedule.num_slots_ = SamplerAccess::delivered(sampler);
   if (sampler.order().balance_bytes) {
     schedule.step_slots_ = schedule.num_shares_ * sampler.batch_size();
   }
   Maker maker(schedule, shard_starts, max_touches);
   if (wids != nullptr) {
-    schedule.first_kept_ = detail::SamplerAccess::first_position(sampler);
+    schedule.first_kept_ = SamplerAccess::first_position(sampler);
     schedule.kept_ = std::make_shared<const KeptSlots>(schedule.first_kept_ + schedule.num_slots_);
     if (!maker.add_wids(*wids)) return std::nullopt;
     return schedule;
   }
-  const detail::Walk& walk = detail::SamplerAccess::walk(*slot_sampler);
+  const Walk& walk = SamplerAccess::walk(*slot_sampler);
   schedule.first_kept_ = walk.first_kept;
   schedule.kept_ = std::make_shared<const KeptSlots>(walk.kept);
   if (!(passes ? maker.add_passes(*passes) : maker.add_mixture(*mixture))) return std::nullopt;

@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "order/arithmetic.h"
-#include "order/permutation.h"
 #include "shardwise/base/error.h"
+#include "shardwise/order/order.h"
 
 namespace shardwise {
 

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "order/epoch_order.h"
@@ -40,6 +44,9 @@ class SlotOrder {
   /// Returns the slots of the epoch that contain `sample`, ascending. REQUIRES: the sample exists.
   /// Errors: InvalidArgument if can_find() is false.
   virtual std::vector<std::uint64_t> slots_of(std::uint64_t sample) const = 0;
+  /// Returns OrderSpec::layout: a hash of the shard lengths or weights that the order uses. 0 means
+  /// that it uses neither.
+  virtual std::uint64_t layout() const { return 0; }
   /// True if each sample is in exactly one slot.
   virtual bool is_exact() const = 0;
   /// The claim of a proof for an epoch that is not exact, e.g. "drawn with replacement, as
@@ -55,17 +62,49 @@ class SlotOrder {
 /// Errors: InvalidArgument.
 std::unique_ptr<SlotOrder> make_slot_order(const SampleSet& samples, const Order& order);
 
-/// Returns the order of one pass over n samples. `kind` is Chunked, Sharded or Sequential.
-template <class Kind>
-EpochOrder make_pass(const Kind& kind, std::uint64_t n, const ShardOffsets& starts,
-                     std::uint64_t seed, std::uint64_t pass) {
-  if constexpr (std::is_same_v<Kind, Chunked>) {
-    return EpochOrder::chunked(n, kind.chunk_size, {seed, pass, kind.window, kind.phase});
-  } else if constexpr (std::is_same_v<Kind, Sharded>) {
-    return EpochOrder::sharded(starts, {seed, pass, kind.window});
-  } else {
-    return EpochOrder::sequential(n);
+/// The passes over one data set. Each pass has a separate EpochOrder.
+/// Threads: one.
+class Passes {
+ public:
+  using Kind = std::variant<Chunked, Sharded, Sequential>;
+
+  /// @param starts  the shards, for sharded orders; otherwise null.
+  Passes(std::uint64_t n, ShardOffsets starts, const Kind& kind, std::uint64_t seed)
+      : n_(n), starts_(std::move(starts)), kind_(kind), seed_(seed) {}
+
+  /// Number of samples in a pass.
+  std::uint64_t size() const noexcept { return n_; }
+  const ShardOffsets& starts() const noexcept { return starts_; }
+  /// The order of a pass. Lifetime: until a different pass of the same parity is requested.
+  /// Errors: InvalidArgument if an option of the kind is not valid.
+  const EpochOrder& operator[](std::uint64_t number) const {
+    std::optional<Pass>& kept = kept_[number % kept_.size()];
+    if (!kept || kept->number != number) kept = Pass{number, make(number)};
+    return kept->order;
   }
-}
+
+ private:
+  struct Pass {
+    std::uint64_t number;
+    EpochOrder order;
+  };
+
+  EpochOrder make(std::uint64_t number) const {
+    if (const auto* chunked = std::get_if<Chunked>(&kind_)) {
+      return EpochOrder::chunked(n_, chunked->chunk_size,
+                                 {seed_, number, chunked->window, chunked->phase});
+    }
+    if (const auto* sharded = std::get_if<Sharded>(&kind_)) {
+      return EpochOrder::sharded(starts_, {seed_, number, sharded->window});
+    }
+    return EpochOrder::sequential(n_);
+  }
+
+  std::uint64_t n_;
+  ShardOffsets starts_;
+  Kind kind_;
+  std::uint64_t seed_;
+  mutable std::array<std::optional<Pass>, 2> kept_;  ///< by number mod 2
+};
 
 }  // namespace shardwise::detail

@@ -10,7 +10,6 @@
 #include "order/sampler_access.h"
 #include "order/spec.h"
 #include "order/wids_sampler.h"
-#include "shardwise/base/error.h"
 #include "shardwise/order/sampler.h"
 
 namespace shardwise {
@@ -19,10 +18,7 @@ namespace {
 
 using detail::ceil_div;
 using detail::KeptSlots;
-using detail::MixtureSlots;
 using detail::Partition;
-using detail::PassSlots;
-using detail::ResampledSlots;
 using detail::SlotOrder;
 using detail::SlotSampler;
 using detail::Walk;
@@ -55,18 +51,6 @@ using detail::Walk;
 
 /// Number of slots whose samples are computed at a time.
 constexpr std::size_t kSlotsAtOnce = 4096;
-
-/// Returns OrderSpec::layout, which only the slots can compute.
-std::uint64_t layout_of(const SlotOrder& slots, const SampleSet& samples, const Order& order) {
-  if (std::holds_alternative<Sharded>(order.kind)) {
-    return detail::layout_hash(*samples.shard_starts());
-  }
-  if (const auto* resampled = dynamic_cast<const ResampledSlots*>(&slots)) {
-    return resampled->layout();
-  }
-  if (const auto* mixture = dynamic_cast<const MixtureSlots*>(&slots)) return mixture->layout();
-  return 0;
-}
 
 /// Adds the slots of samples that are left out to `gaps`, for an order that can find samples. For
 /// `whole_epoch` see kept_slots().
@@ -146,7 +130,7 @@ SlotSampler::SlotSampler(const SampleSet& samples, const Order& order, const Ran
   if (batch_size() == 1) bytes_ = nullptr;
   // This Partition is made only to check the number of streams against the number of ranks.
   Partition(0, num_shares(), share(), order.tail, order.streams);
-  mutable_spec().layout = layout_of(*slots_, samples, order);
+  mutable_spec().layout = slots_->layout();
   set_exact(slots_->is_exact());
   start({}, order.skip);
 }

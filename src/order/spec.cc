@@ -7,13 +7,13 @@
 #include <variant>
 
 #include "base/counted.h"
+#include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/spelling.h"
 #include "order/algorithms.h"
 #include "order/arithmetic.h"
 #include "order/fields.h"
 #include "order/mixture_schedule.h"
-#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise::detail {
@@ -54,6 +54,12 @@ const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets) {
                           "the number of samples");
   }
   return *offsets;
+}
+
+void require_sample(std::uint64_t sample, std::uint64_t num_samples) {
+  if (sample < num_samples) return;
+  throw OutOfRange("no sample " + std::to_string(sample), {},
+                   "choose a sample in [0, " + std::to_string(num_samples) + ")");
 }
 
 const RankOptions& checked(const RankOptions& ranks) {
@@ -108,20 +114,16 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
     throw InvalidArgument("cannot order " + counted(samples.size(), "sample"), {},
                           "choose at most 2^62 samples");
   }
-  if (order.balance_bytes && ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
-    throw InvalidArgument(spelled(kBalanceBytes) + " cannot be used with a " +
-                              spelled("global_batch_size") + " of " +
+  const std::uint64_t num_shares = ranks.world_size / ranks.replicas;
+  const bool pads = order.tail == Order::Tail::kPad;
+  if ((order.balance_bytes || pads) && ranks.global_batch_size % num_shares != 0) {
+    throw InvalidArgument((order.balance_bytes ? spelled(kBalanceBytes) : spelled(kTail) + " pad") +
+                              " cannot be used with a " + spelled("global_batch_size") + " of " +
                               std::to_string(ranks.global_batch_size) + " on " +
-                              std::to_string(ranks.world_size / ranks.replicas) + " ranks",
-                          {}, "choose a number that the ranks can share evenly");
-  }
-  if (order.tail == Order::Tail::kPad &&
-      ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
-    throw InvalidArgument(
-        spelled(kTail) + " pad cannot be used with a " + spelled("global_batch_size") + " of " +
-            std::to_string(ranks.global_batch_size) + " on " +
-            std::to_string(ranks.world_size / ranks.replicas) + " ranks",
-        {}, "choose a number that the ranks can share evenly, or " + spelled(kTail) + " exact");
+                              std::to_string(num_shares) + " ranks",
+                          {},
+                          "choose a number that the ranks can share evenly" +
+                              (order.balance_bytes ? "" : ", or " + spelled(kTail) + " exact"));
   }
   if (order.epoch_size > kMaxSamples) {
     throw InvalidArgument(
@@ -147,7 +149,7 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   // A sequential order has no random draws.
   if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;
   if (is_wids) {
-    spec.world_size = ranks.world_size / ranks.replicas;
+    spec.world_size = num_shares;
     auto& wids = std::get<Wids>(spec.order.kind);
     // The defaults of wids' DistributedChunkedSampler and ChunkedSampler.
     if (wids.chunk_size == 0) wids.chunk_size = spec.world_size > 1 ? 1'000'000 : 2'000;

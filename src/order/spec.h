@@ -15,6 +15,9 @@ std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets);
 /// Returns *offsets. Errors: InvalidArgument if they are not a valid list of shard offsets.
 const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 
+/// Errors: OutOfRange unless sample < num_samples.
+SHARDWISE_EXPORT void require_sample(std::uint64_t sample, std::uint64_t num_samples);
+
 /// Returns the spec of `order` over `samples`, without its layout. Options without effect get their
 /// defaults, so that two specs are equal if and only if the orders are equal.
 /// Errors: InvalidArgument, naming the options, if options exclude each other.

@@ -47,8 +47,8 @@ void check_weights(std::span<const double> weights, std::string_view unit) {
 
 std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::uint64_t whole,
                                          std::string_view unit) {
-  SHARDWISE_ASSERT(whole >> 32 >= weights.size());
   check_weights(weights, unit);
+  SHARDWISE_ASSERT(whole >> 32 >= weights.size());
   const auto greatest = std::max_element(weights.begin(), weights.end());
   if (greatest == weights.end() || *greatest == 0) {
     throw InvalidArgument("no weight is above 0", {}, "give at least one positive weight");

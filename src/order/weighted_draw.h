@@ -21,8 +21,6 @@ namespace shardwise::detail {
 /// Source: docs/formats/order.md (Draws by weight, version 1).
 class WeightedDraw {
  public:
-  static constexpr unsigned kVersion = 1;
-
   /// Takes the weights by value, to free them early.
   /// Cost: O(samples).
   /// Errors: InvalidArgument for a weight that is negative or not finite, naming the first such

@@ -34,8 +34,8 @@ WidsSampler::WidsSampler(const SampleSet& samples, ResumeToken::OrderSpec spec,
 }
 
 WidsSampler::WidsSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks)
-    : WidsSampler(samples, detail::make_spec(samples, checked_wids(order), detail::checked(ranks)),
-                  ranks, nullptr) {}
+    : WidsSampler(samples, make_spec(samples, checked_wids(order), checked(ranks)), ranks,
+                  nullptr) {}
 
 WidsSampler WidsSampler::shard_list(const SampleSet& samples, const Order& order) {
   const auto* const kind = std::get_if<Wids>(&order.kind);
@@ -45,8 +45,8 @@ WidsSampler WidsSampler::shard_list(const SampleSet& samples, const Order& order
         "set the kind to Wids, and leave chunk_size at its default");
   }
   const ShardOffsets offsets = samples.shard_starts();
-  ResumeToken::OrderSpec spec = detail::make_spec(samples, order, {});
-  spec.layout = detail::layout_hash(detail::checked(offsets));
+  ResumeToken::OrderSpec spec = make_spec(samples, order, {});
+  spec.layout = layout_hash(checked(offsets));
   return {samples, std::move(spec), {}, offsets};
 }
 

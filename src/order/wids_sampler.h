@@ -45,9 +45,6 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
   WidsSampler& operator=(const WidsSampler&) = delete;
   WidsSampler(WidsSampler&&) noexcept = default;
 
-  /// The result of wids' len(): ceil(n / world_size), which may exceed the number of deliveries.
-  std::uint64_t wids_len() const noexcept { return block_size_; }
-
   /// Returns this rank's chunks as ranges of sample numbers, in the order in which this epoch reads
   /// them, shuffled or not. Cost: O(chunks).
   std::vector<EpochOrder::SampleRange> chunks_in_order() const;

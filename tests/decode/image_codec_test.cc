@@ -1,6 +1,7 @@
 #include "decode/image_codec.h"
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -18,7 +19,6 @@ using detail::decode_rgb;
 using detail::DecodeFailure;
 using detail::DecodeReport;
 using detail::DecodeRequest;
-using detail::ImageFormat;
 using detail::read_image_header;
 using detail::RgbImage;
 using detail::ScaleRule;
@@ -298,17 +298,13 @@ TEST(ImageCodecTest, PicturesOfOthersHaveTheirGoldenPixels) {
 
 TEST(ImageHeaderTest, EachFormatSaysItsSize) {
   const auto picture = test::test_picture(31, 17);
-  const std::pair<std::string, ImageFormat> files[] = {
-      {test::encode_jpeg(picture), ImageFormat::kJpeg},
-      {test::encode_jpeg(picture, 90, true), ImageFormat::kJpeg},
-      {test::encode_cmyk_jpeg(picture), ImageFormat::kJpeg},
-      {test::encode_png(picture), ImageFormat::kPng},
-      {test::encode_webp(picture, true), ImageFormat::kWebp},
-      {test::encode_webp(picture, false), ImageFormat::kWebp},
-      {test::encode_ppm(picture), ImageFormat::kPnm}};
-  for (const auto& [bytes, format] : files) {
+  const std::string files[] = {
+      test::encode_jpeg(picture),       test::encode_jpeg(picture, 90, true),
+      test::encode_cmyk_jpeg(picture),  test::encode_png(picture),
+      test::encode_webp(picture, true), test::encode_webp(picture, false),
+      test::encode_ppm(picture)};
+  for (const std::string& bytes : files) {
     const auto header = read_image_header(bytes);
-    EXPECT_EQ(header.format, format);
     EXPECT_EQ(header.height, 17U);
     EXPECT_EQ(header.width, 31U);
     EXPECT_EQ(header.orientation, 1U);
@@ -607,7 +603,7 @@ void expect_truncations_refused(const std::string& bytes, std::size_t at_most) {
     try {
       const Decoded decoded = decode(view);
       EXPECT_TRUE(same(decoded.image, whole));
-      EXPECT_EQ(decoded.report.num_warnings, 1u);
+      EXPECT_EQ(decoded.report.warnings.size(), 1u);
       EXPECT_LE(bytes.size() - size, at_most);
     } catch (const DecodeFailure&) {
       continue;
@@ -635,7 +631,6 @@ TEST(ImageDefectTest, WhatIsForgivenIsWarnedOfAndRefusedWhenStrict) {
   const std::string early = jpeg.substr(0, jpeg.size() - 40) + "\xFF\xD9";
   const Decoded decoded = decode(early);
   EXPECT_EQ(decoded.image.height, 30);
-  ASSERT_EQ(decoded.report.num_warnings, 1u);
   EXPECT_THAT(
       decoded.report.warnings,
       testing::ElementsAre(testing::AllOf(HasSubstr("JPEG: Corrupt"), HasSubstr("premature end"))));
@@ -645,14 +640,13 @@ TEST(ImageDefectTest, WhatIsForgivenIsWarnedOfAndRefusedWhenStrict) {
   EXPECT_THAT(decode(jpeg, {.strict = true}).report.warnings, IsEmpty());
 }
 
-TEST(ImageDefectTest, WarningsAreCountedAndOneOfAKindIsKept) {
+TEST(ImageDefectTest, OneWarningOfAKindIsKept) {
   std::string jpeg = test::encode_jpeg_as(noise(200, 200), {.restart_interval = 1});
   const std::size_t scan = jpeg.find("\xFF\xDA");
   for (std::size_t at = scan; at + 1 < jpeg.size(); ++at) {
     if (jpeg[at] == '\xFF' && jpeg[at + 1] == '\xD1') jpeg[at + 1] = '\xD5';
   }
   const DecodeReport report = decode(jpeg).report;
-  EXPECT_GT(report.num_warnings, 8u);
   EXPECT_LE(report.warnings.size(), 8u);
   EXPECT_GE(report.warnings.size(), 1u);
 }

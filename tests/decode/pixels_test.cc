@@ -74,8 +74,8 @@ TEST(PixelsTest, WhatThePartLeavesOfTheFrameHasTheFillColour) {
                      .left = 2,
                      .fill = {7, 8, 9}};
   const auto table = detail::normalizing_table({0.5F, 0.5F, 0.5F}, {1, 2, 3});
-  std::vector<std::uint8_t> bytes(target.size());
-  std::vector<float> floats(target.size());
+  std::vector<std::uint8_t> bytes(target.height * target.width * 3);
+  std::vector<float> floats(target.height * target.width * 3);
   for (const PixelLayout layout : {PixelLayout::kChannelsFirst, PixelLayout::kChannelsLast}) {
     target.layout = layout;
     detail::write_pixels(image, target, bytes.data());

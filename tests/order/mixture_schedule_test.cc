@@ -204,12 +204,8 @@ Samples plain_run(const Mixture& mixture, const SampleSet& samples, std::uint64_
         starts = std::make_shared<const Samples>(own);
       }
       const std::uint64_t key = derive_key(seed, 0, KeyPurpose::kMixtureDataset, dataset).low;
-      passes.emplace(std::pair(dataset, pass), std::visit(
-                                                   [&](const auto& kind) {
-                                                     return detail::make_pass(
-                                                         kind, part.num_samples, starts, key, pass);
-                                                   },
-                                                   part.kind));
+      passes.emplace(std::pair(dataset, pass),
+                     detail::Passes(part.num_samples, starts, part.kind, key)[pass]);
     }
     run.push_back(first + passes.find({dataset, pass})->second.at(draw % part.num_samples));
   }

@@ -39,7 +39,6 @@ TEST(WidsSamplerTest, EqualsEveryGivenVectorOfPythonWids) {
                                          epoch);
     EXPECT_EQ(delivered(sampler), samples) << c;
     EXPECT_EQ(sampler.size(), samples.size()) << c;
-    EXPECT_EQ(sampler.wids_len(), c["len"]) << c;
   }
 }
 
@@ -83,7 +82,6 @@ TEST(WidsSamplerTest, HasWidsUnevenRanksAndSaysSo) {
     EXPECT_EQ(mine->steps(), 1U);
   }
   EXPECT_THAT(sizes, testing::ElementsAre(2, 2, 2, 2, 2, 0, 0, 0));
-  EXPECT_EQ(sampler.wids_len(), 2U);
   const Samples all = test::of_all_ranks(sampler);
   EXPECT_TRUE(test::is_each_once(all, 10));
   EpochAudit audit;
