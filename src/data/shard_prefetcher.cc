@@ -23,7 +23,6 @@
 #include "data/shard_future.h"
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
-#include "shardwise/base/error.h"
 #include "storage/cache_futures.h"
 #include "storage/cache_request.h"
 

@@ -3,14 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <exception>
 #include <filesystem>
-#include <limits>
-#include <optional>
 #include <utility>
 
 #include "base/hasher.h"
@@ -129,14 +126,14 @@ class WaitingRanks {
 /// How long a view of the other users may be reused.
 constexpr std::int64_t kLookAgainNs = 1'000'000;
 
-}  // namespace
-
 /// True for the final or temporary name of a PostedFuture's file.
 bool is_of_a_user(std::string_view file) {
   constexpr std::size_t kDigits = 2 * kNameDigits;
   return file.size() > kDigits && is_hex(file.substr(0, kDigits)) &&
          file.substr(kDigits).starts_with(kFutureSuffix);
 }
+
+}  // namespace
 
 std::string futures_folder(const std::string& cache_directory) {
   return cache_directory + "/futures";
