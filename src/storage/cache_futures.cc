@@ -310,13 +310,11 @@ std::vector<std::pair<std::int64_t, OtherUser>> FutureBoard::users_by_process() 
 }
 
 CacheUser::CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses,
-                     const UserPace& pace, bool is_read_only)
+                     const UserPace& pace)
     : future_(std::move(uses)),
       begun_(pace),
       now_(pace.now),
-      is_read_only_(is_read_only),
       board_(futures_folder(cache_directory)) {
-  if (is_read_only_) return;
   try {
     make_directory(futures_folder(cache_directory));
     posted_ = std::make_unique<PostedFuture>(futures_folder(cache_directory), future_, pace);
@@ -337,7 +335,6 @@ UserPace CacheUser::pace() const noexcept {
 }
 
 CacheUser::Others CacheUser::others() const {
-  if (is_read_only_) return std::make_shared<const std::vector<OtherUser>>();
   const std::int64_t now_ns = monotonic_ns();
   {
     const Lock lock(mutex_);
