@@ -185,11 +185,12 @@ NextUseIndex::NextUseIndex(std::uint64_t num_shards, std::span<const EpochSchedu
   for (std::uint64_t shard = 0; shard < num_shards; ++shard) first_[shard + 1] += first_[shard];
   spans_.resize(first_.back());
   std::vector<std::uint64_t> place(first_.begin(), first_.end() - 1);
+  std::uint64_t first_slot = 0;
   for (const EpochSchedule& epoch : epochs) {
     for (const UseInterval& use : epoch.uses) {
-      spans_[place[use.shard]++] = {num_slots_ + use.begin, num_slots_ + use.end};
+      spans_[place[use.shard]++] = {first_slot + use.begin, first_slot + use.end};
     }
-    num_slots_ += epoch.num_slots;
+    first_slot += epoch.num_slots;
   }
 }
 

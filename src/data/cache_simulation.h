@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "order/shard_use.h"
-#include "shardwise/base/export.h"
 #include "shardwise/data/fetch_plan.h"
 #include "storage/eviction.h"
 
@@ -27,8 +26,6 @@ class NextUseIndex {
   NextUseIndex(std::uint64_t num_shards, std::span<const EpochSchedule> epochs);
 
   std::uint64_t num_shards() const noexcept { return first_.size() - 1; }
-  /// The total number of slots of all epochs.
-  std::uint64_t num_slots() const noexcept { return num_slots_; }
 
   /// Returns the first slot at or after `from` at which `shard` is needed; `from` itself if it is
   /// within a use; nullopt if the shard is not needed any more.
@@ -46,7 +43,6 @@ class NextUseIndex {
   };
   const Span* find(std::uint64_t shard, std::uint64_t from) const noexcept;
 
-  std::uint64_t num_slots_ = 0;
   /// Position of each shard's first span in spans_; the last element is the number of spans.
   std::vector<std::uint64_t> first_;
   std::vector<Span> spans_;  ///< sorted by shard, then by slot

@@ -1,7 +1,6 @@
 #include "data/claimed_shards.h"
 
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "base/error_types.h"
@@ -67,15 +66,15 @@ ClaimedShards::ClaimedShards(std::shared_ptr<const Index> index, std::string des
       made_by_(hash_of_making(index_->content().policies)) {}
 
 CacheRequest ClaimedShards::request(std::uint64_t shard) const {
-  return request(shard, std::make_shared<std::string>());
+  return request(shard, std::make_shared<std::string>(), {});
 }
 
 /// @param scanned  receives the note's text if the shard is fetched by this request.
-CacheRequest ClaimedShards::request(std::uint64_t shard,
-                                    std::shared_ptr<std::string> scanned) const {
-  CacheRequest request{.source = {.url = shards_[shard].path}};
-  request.admission.check = [this, shard, scanned](const std::string& path) {
-    *scanned = scan(shard, path, {});
+CacheRequest ClaimedShards::request(std::uint64_t shard, std::shared_ptr<std::string> scanned,
+                                    const CancelToken& cancel) const {
+  CacheRequest request{.source = {.url = shards_[shard].path}, .cancel = cancel};
+  request.admission.check = [this, shard, scanned, cancel](const std::string& path) {
+    *scanned = scan(shard, path, cancel);
   };
   request.admission.make_note = [scanned] { return *scanned; };
   return request;
@@ -169,11 +168,7 @@ std::unique_ptr<const OpenShard> ClaimedShards::open(std::uint64_t number,
     shard->first_sample = index_->first_sample(number);
     shard->path = shards_[number].path;
     const auto scanned = std::make_shared<std::string>();
-    CacheRequest asked = request(number, scanned);
-    asked.admission.check = [&](const std::string& path) {
-      *scanned = scan(number, path, how.cancel);
-    };
-    asked.cancel = how.cancel;
+    CacheRequest asked = request(number, scanned, how.cancel);
     asked.admission.fetch_again = again;
     shard->cached = CacheAccess::get(*how.cache, asked, how.next_use);
     const bool was_fetched = !scanned->empty();

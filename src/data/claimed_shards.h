@@ -54,7 +54,8 @@ class ClaimedShards {
     Hash128 header_hash;
   };
 
-  CacheRequest request(std::uint64_t shard, std::shared_ptr<std::string> scanned) const;
+  CacheRequest request(std::uint64_t shard, std::shared_ptr<std::string> scanned,
+                       const CancelToken& cancel) const;
   std::string scan(std::uint64_t shard, const std::string& path, const CancelToken& cancel) const;
   std::optional<Records> read(std::string_view text, std::uint64_t shard_bytes) const;
   void add_records(OpenShard& to, std::uint64_t shard, std::string scanned,

@@ -20,8 +20,7 @@ NextUseOf Dataset::Impl::next_use_of(std::uint64_t number) {
 }
 
 std::uint64_t Dataset::Impl::num_cache_users(const detail::ShardFuture* known) {
-  if (!known) return require_unknown_user()->num_others() + 1;
-  return known->user() == nullptr ? 1 : known->user()->num_others() + 1;
+  return (known ? known->user().num_others() : require_unknown_user()->num_others()) + 1;
 }
 
 std::shared_ptr<detail::CacheUser> Dataset::Impl::require_unknown_user() {

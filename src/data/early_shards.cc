@@ -1,6 +1,5 @@
 #include "data/early_shards.h"
 
-#include <algorithm>
 #include <chrono>
 #include <string_view>
 #include <utility>

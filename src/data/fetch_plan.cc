@@ -170,6 +170,12 @@ bool knows_sizes(const Index& index) {
   return true;
 }
 
+std::uint64_t max_of(const std::vector<Node>& kinds, std::uint64_t Node::*bytes) noexcept {
+  std::uint64_t max = 0;
+  for (const Node& kind : kinds) max = std::max(max, kind.*bytes);
+  return max;
+}
+
 }  // namespace
 
 FetchPlan::Shards FetchPlan::Shards::of(const Dataset& data) {
@@ -253,15 +259,13 @@ const FetchPlan::Node& FetchPlan::of_node(std::uint64_t node) const {
 }
 
 std::uint64_t FetchPlan::bytes_for_once_an_epoch() const noexcept {
-  std::uint64_t max = 0;
-  for (const Node& kind : kinds) max = std::max(max, kind.bytes_for_once_an_epoch);
-  return max;
+  return max_of(kinds, &Node::bytes_for_once_an_epoch);
 }
-
 std::uint64_t FetchPlan::bytes_for_once() const noexcept {
-  std::uint64_t max = 0;
-  for (const Node& kind : kinds) max = std::max(max, kind.bytes_for_once);
-  return max;
+  return max_of(kinds, &Node::bytes_for_once);
+}
+std::uint64_t FetchPlan::bytes_in_use() const noexcept {
+  return max_of(kinds, &Node::bytes_in_use);
 }
 
 namespace {
@@ -370,12 +374,6 @@ std::optional<std::string> shared_stream_warning(const Sampler& sampler, std::ui
          " openings per epoch, because the order has " + counted(order.streams, "stream") +
          ", which the ranks share; choose " + spelled(detail::spelling_of<Order>("streams")) + " " +
          std::to_string(num_ranks) + ", so that each rank reads its own shards";
-}
-
-std::uint64_t FetchPlan::bytes_in_use() const noexcept {
-  std::uint64_t max = 0;
-  for (const Node& kind : kinds) max = std::max(max, kind.bytes_in_use);
-  return max;
 }
 
 FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,

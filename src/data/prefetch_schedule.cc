@@ -6,7 +6,7 @@
 namespace shardwise::detail {
 
 PrefetchSchedule::PrefetchSchedule(std::vector<UseInterval> uses, std::uint64_t max_ahead)
-    : uses_(std::move(uses)), max_ahead_(max_ahead) {
+    : uses_(std::move(uses)), max_ahead_(std::min<std::uint64_t>(max_ahead, uses_.size())) {
   ends_.reserve(uses_.size());
   for (const UseInterval& use : uses_) ends_.emplace_back(use.end, use.shard);
   std::sort(ends_.begin(), ends_.end());

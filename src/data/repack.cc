@@ -78,7 +78,6 @@ std::vector<std::uint64_t> cut(const Dataset& data, const SampleOrder& order,
     starts.push_back(data.size());
     return starts;
   }
-  const auto segments = DatasetAccess::records(data);
   std::uint64_t bytes = 0;
   for (std::uint64_t i = 0; i < data.size(); ++i) {
     if (i % kPace == 0) options.cancel.throw_if_cancelled();

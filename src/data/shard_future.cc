@@ -8,12 +8,11 @@ void ShardFuture::reach(std::uint64_t slot, bool tells) noexcept {
   do {
     if (slot <= before) return;
   } while (!now_.compare_exchange_weak(before, slot, std::memory_order_relaxed));
-  if (tells && user_) user_->reach(slot);
+  if (tells) user_->reach(slot);
 }
 
 NextUse ShardFuture::next_use(const std::string& name, std::uint64_t slot) const {
-  const NextUse mine = own_next_use(name, slot);
-  return user_ ? user_->joint(mine, name, slot) : mine;
+  return user_->joint(own_next_use(name, slot), name, slot);
 }
 
 NextUse ShardFuture::own_next_use(const std::string& name, std::uint64_t slot) const {

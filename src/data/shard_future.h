@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -23,9 +22,9 @@ using CachedNames = std::unordered_map<std::string, std::uint64_t>;
 /// Threads: any.
 class ShardFuture {
  public:
-  /// @param user  posts the progress to the cache's other users, and reads their uses; may be null.
+  /// @param user  posts the progress to the cache's other users, and reads their uses.
   ShardFuture(std::shared_ptr<const CachedNames> names, NextUseIndex uses,
-              std::shared_ptr<CacheUser> user = nullptr)
+              std::shared_ptr<CacheUser> user)
       : names_(std::move(names)), uses_(std::move(uses)), user_(std::move(user)) {}
 
   const NextUseIndex& uses() const noexcept { return uses_; }
@@ -33,8 +32,7 @@ class ShardFuture {
   /// one.
   /// @param tells  notify the cache's other users, which costs a system call.
   void reach(std::uint64_t slot, bool tells = true) noexcept;
-  /// The user that was given to the constructor; may be null.
-  const CacheUser* user() const noexcept { return user_.get(); }
+  const CacheUser& user() const noexcept { return *user_; }
   std::uint64_t now() const noexcept { return now_.load(std::memory_order_relaxed); }
 
   /// Returns the next use of the shard called `name`. The cache calls this when it makes room for a

@@ -23,7 +23,6 @@
 #include "data/shard_future.h"
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
-#include "shardwise/base/error.h"
 #include "storage/cache_futures.h"
 #include "storage/cache_request.h"
 
@@ -242,7 +241,7 @@ std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(
   detail::UserPace pace{.now = slot, .began_ns = began_ns};
   {
     const Lock lock(mutex);
-    if (future && future->user() != nullptr) pace.slots_done = future->user()->pace().slots_done;
+    if (future) pace.slots_done = future->user().pace().slots_done;
   }
   std::uint64_t bytes = 0;
   for (const UseInterval& use : epochs.front().uses) {
@@ -401,8 +400,7 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
 
 /// True if the shards that this user has pinned take its whole share of the cache.
 bool ShardPrefetcher::Impl::has_its_share(const detail::ShardFuture& known) const {
-  const detail::CacheUser* const user = known.user();
-  const std::size_t others = user == nullptr ? 0 : user->num_others();
+  const std::size_t others = known.user().num_others();
   if (others == 0) return false;
   return pinned->size() * mean_bytes >= data.cache()->options().budget_bytes / (others + 1);
 }

@@ -11,11 +11,6 @@ namespace {
 
 constexpr int kMaxRoles = 5;  ///< longest chain of assumed roles
 
-std::string setting(const AwsSettings& settings, const char* name) {
-  const auto found = settings.find(name);
-  return found == settings.end() ? std::string() : found->second;
-}
-
 /// Returns the pair of keys; nullopt if both are empty. Errors: InvalidArgument if only one is
 /// empty.
 std::optional<AwsKeys> keys_from(const std::string& id, const std::string& secret,
@@ -34,18 +29,31 @@ std::optional<AwsKeys> keys_in_environment() {
                    environment("AWS_SESSION_TOKEN"), "the environment");
 }
 
+std::optional<AwsKeys> keys_in_profile(const std::string& name, const AwsSettings& profile) {
+  return keys_from(setting(profile, "aws_access_key_id"), setting(profile, "aws_secret_access_key"),
+                   setting(profile, "aws_session_token"), "the profile " + in_quotes(name));
+}
+
 }  // namespace
 
-std::string AwsKeyChain::region(const AwsSettings& profile) const {
-  for (std::string region : {options_.region, environment("AWS_REGION"),
-                             environment("AWS_DEFAULT_REGION"), setting(profile, "region")}) {
-    if (!region.empty()) return region;
-  }
-  return "us-east-1";
+AwsKeyChain::Origin AwsKeyChain::fixed(const AwsKeys& keys) {
+  return {"", [keys](const CancelToken&) { return keys; }};
+}
+
+AwsKeyChain::Origin AwsKeyChain::container_origin() {
+  return {"container", [this](const CancelToken& cancel) { return services_.container(cancel); }};
 }
 
 AwsKeyChain::Origin AwsKeyChain::instance_origin() {
   return {"instance", [this](const CancelToken& cancel) { return services_.instance(cancel); }};
+}
+
+AwsKeyChain::Origin AwsKeyChain::web_identity_origin(const AwsRole& role,
+                                                     const std::string& token_file) {
+  return {"web identity " + role.arn + " " + token_file,
+          [this, role, token_file](const CancelToken& cancel) {
+            return services_.assume_role_with_web_identity(role, token_file, cancel);
+          }};
 }
 
 /// Returns the source of the keys that may assume the profile's role.
@@ -54,16 +62,13 @@ AwsKeyChain::Origin AwsKeyChain::source_of_role(const std::string& name, const A
   const std::string source = setting(profile, "source_profile");
   const std::string from = setting(profile, "credential_source");
   if (source == name) {
-    const auto keys =
-        keys_from(setting(profile, "aws_access_key_id"), setting(profile, "aws_secret_access_key"),
-                  setting(profile, "aws_session_token"), "the profile " + in_quotes(name));
-    if (keys) return {"", [keys](const CancelToken&) { return *keys; }};
+    if (const auto keys = keys_in_profile(name, profile)) return fixed(*keys);
   } else if (!source.empty()) {
     if (auto origin = origin_in_profile(source, true, depth + 1)) return *std::move(origin);
   } else if (from == "Environment") {
     return {"", [](const CancelToken&) { return keys_in_environment().value_or(AwsKeys{}); }};
   } else if (from == "EcsContainer" && AwsServices::has_container()) {
-    return {"container", [this](const CancelToken& cancel) { return services_.container(cancel); }};
+    return container_origin();
   } else if (from == "Ec2InstanceMetadata") {
     return instance_origin();
   }
@@ -79,7 +84,7 @@ AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
                      .session_name = setting(profile, "role_session_name"),
                      .external_id = setting(profile, "external_id"),
                      .duration_seconds = setting(profile, "duration_seconds"),
-                     .region = region(profile),
+                     .region = aws_region(options_.region, profile),
                      .endpoint = aws_endpoint(profile, "sts")};
   if (!setting(profile, "mfa_serial").empty()) {
     throw InvalidArgument(
@@ -87,12 +92,7 @@ AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
         "assume the role with `aws configure export-credentials`, then set the printed keys");
   }
   const std::string token_file = setting(profile, "web_identity_token_file");
-  if (!token_file.empty()) {
-    return {"web identity " + role.arn + " " + token_file,
-            [this, role, token_file](const CancelToken& cancel) {
-              return services_.assume_role_with_web_identity(role, token_file, cancel);
-            }};
-  }
+  if (!token_file.empty()) return web_identity_origin(role, token_file);
   Origin source = source_of_role(name, profile, depth);
   return {"role " + role.arn + " of " + name,
           [this, role, name, ask = std::move(source.ask)](const CancelToken& cancel) {
@@ -116,10 +116,7 @@ std::optional<AwsKeyChain::Origin> AwsKeyChain::origin_in_profile(const std::str
                     return services_.sso(profile, cancel);
                   }};
   }
-  const auto keys =
-      keys_from(setting(profile, "aws_access_key_id"), setting(profile, "aws_secret_access_key"),
-                setting(profile, "aws_session_token"), "the profile " + in_quotes(name));
-  if (keys) return Origin{"", [keys](const CancelToken&) { return *keys; }};
+  if (const auto keys = keys_in_profile(name, profile)) return fixed(*keys);
   const std::string command = setting(profile, "credential_process");
   if (command.empty()) return std::nullopt;
   return Origin{"process " + command, [this, command](const CancelToken& cancel) {
@@ -128,9 +125,6 @@ std::optional<AwsKeyChain::Origin> AwsKeyChain::origin_in_profile(const std::str
 }
 
 std::optional<AwsKeyChain::Origin> AwsKeyChain::find_origin() {
-  const auto fixed = [](const AwsKeys& keys) {
-    return Origin{"", [keys](const CancelToken&) { return keys; }};
-  };
   if (const auto keys = keys_from(options_.access_key_id, options_.secret_access_key,
                                   options_.session_token, "Fetchers::S3Options")) {
     return fixed(*keys);
@@ -143,22 +137,16 @@ std::optional<AwsKeyChain::Origin> AwsKeyChain::find_origin() {
                  .region = {}};
     if (!token_file.empty() && !role.arn.empty()) {
       const AwsSettings profile = read_aws_profile(aws_profile_name(options_.profile), false);
-      role.region = region(profile);
+      role.region = aws_region(options_.region, profile);
       role.endpoint = aws_endpoint(profile, "sts");
-      return Origin{"web identity " + role.arn + " " + token_file,
-                    [this, role, token_file](const CancelToken& cancel) {
-                      return services_.assume_role_with_web_identity(role, token_file, cancel);
-                    }};
+      return web_identity_origin(role, token_file);
     }
   }
   const bool is_named = !options_.profile.empty() || !environment("AWS_PROFILE").empty();
   if (auto origin = origin_in_profile(aws_profile_name(options_.profile), is_named, 0)) {
     return origin;
   }
-  if (AwsServices::has_container()) {
-    return Origin{"container",
-                  [this](const CancelToken& cancel) { return services_.container(cancel); }};
-  }
+  if (AwsServices::has_container()) return container_origin();
   if (environment("AWS_EC2_METADATA_DISABLED") == "true") return std::nullopt;
   return instance_origin();
 }

@@ -38,8 +38,10 @@ class AwsKeyChain {
   std::optional<Origin> origin_in_profile(const std::string& name, bool must_be_there, int depth);
   Origin role_in_profile(const std::string& name, const AwsSettings& profile, int depth);
   Origin source_of_role(const std::string& name, const AwsSettings& profile, int depth);
+  static Origin fixed(const AwsKeys& keys);
+  Origin container_origin();
   Origin instance_origin();
-  std::string region(const AwsSettings& profile) const;
+  Origin web_identity_origin(const AwsRole& role, const std::string& token_file);
 
   const Fetchers::S3Options options_;
   AwsServices services_;

@@ -111,21 +111,30 @@ AwsSettings read_aws_profile(const std::string& name, bool must_be_there) {
   return settings;
 }
 
+std::string setting(const AwsSettings& settings, const std::string& name) {
+  const auto found = settings.find(name);
+  return found == settings.end() ? std::string() : found->second;
+}
+
+std::string aws_region(const std::string& named, const AwsSettings& profile) {
+  for (std::string region : {named, environment("AWS_REGION"), environment("AWS_DEFAULT_REGION"),
+                             setting(profile, "region")}) {
+    if (!region.empty()) return region;
+  }
+  return "us-east-1";
+}
+
 std::string aws_endpoint(const AwsSettings& profile, const std::string& service) {
-  const auto setting = [&](const std::string& name) {
-    const auto found = profile.find(name);
-    return found == profile.end() ? std::string() : found->second;
-  };
   constexpr const char* kIgnored = "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS";
   const std::string ignored = environment(kIgnored).empty()
-                                  ? setting("ignore_configured_endpoint_urls")
+                                  ? setting(profile, "ignore_configured_endpoint_urls")
                                   : environment(kIgnored);
   if (to_lower(ignored) == "true") return {};
   std::string variable = "AWS_ENDPOINT_URL_";
   for (const char c : service) variable += is_lower(c) ? static_cast<char>(c - 'a' + 'A') : c;
-  for (std::string url :
-       {environment(variable.c_str()), environment("AWS_ENDPOINT_URL"),
-        setting("services." + service + ".endpoint_url"), setting("endpoint_url")}) {
+  for (std::string url : {environment(variable.c_str()), environment("AWS_ENDPOINT_URL"),
+                          setting(profile, "services." + service + ".endpoint_url"),
+                          setting(profile, "endpoint_url")}) {
     while (url.ends_with('/')) url.pop_back();
     if (!url.empty()) return url;
   }

@@ -17,6 +17,13 @@ using AwsSettings = std::map<std::string, std::string>;
 ///   line in them is not "name = value".
 AwsSettings read_aws_profile(const std::string& name, bool must_be_there);
 
+/// Returns the setting `name`; empty if it is not set.
+std::string setting(const AwsSettings& settings, const std::string& name);
+
+/// Returns the region, the first that is set: `named`, AWS_REGION, AWS_DEFAULT_REGION, the
+/// profile's region, "us-east-1".
+std::string aws_region(const std::string& named, const AwsSettings& profile);
+
 /// Returns the address of a service ("s3", "sso_oidc") without trailing slashes; empty means AWS's
 /// own address. The first of these settings is used: AWS_ENDPOINT_URL_S3 (for "s3"),
 /// AWS_ENDPOINT_URL, the profile's services section, the profile.

@@ -1,6 +1,5 @@
 #include "storage/aws_services.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/text.h"
@@ -53,10 +52,6 @@ ServiceJson parse_json(const std::string& text, const std::string& source) {
   return json;
 }
 
-std::string domain(const std::string& region) {
-  return region + ".amazonaws.com" + (region.starts_with("cn-") ? ".cn" : "");
-}
-
 std::string form_text(const std::vector<std::pair<std::string, std::string>>& form) {
   std::string text;
   for (const auto& [name, value] : form) {
@@ -80,6 +75,10 @@ class Text : public Fetcher::Sink {
 
 }  // namespace
 
+std::string aws_domain(const std::string& region) {
+  return region + ".amazonaws.com" + (region.starts_with("cn-") ? ".cn" : "");
+}
+
 AwsServices::AwsServices(const Fetchers::Options& options) : client_(options), machine_(options) {}
 
 std::string AwsServices::ask(HttpClient& client, const HttpTarget& target, const HttpQuery& query,
@@ -96,7 +95,8 @@ AwsKeys AwsServices::ask_sts(const std::vector<std::pair<std::string, std::strin
                              const AwsRole& role, const AwsKeys& by, const CancelToken& cancel) {
   const std::string source = "the role " + in_quotes(role.arn);
   HttpTarget target{
-      .url = (role.endpoint.empty() ? "https://sts." + domain(role.region) : role.endpoint) + "/",
+      .url =
+          (role.endpoint.empty() ? "https://sts." + aws_domain(role.region) : role.endpoint) + "/",
       .is_aws = true,
       .follows_redirects = false};
   if (by.are_there()) {
@@ -146,10 +146,6 @@ AwsKeys AwsServices::assume_role_with_web_identity(const AwsRole& role,
 }
 
 AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) {
-  const auto setting = [](const AwsSettings& settings, const char* name) {
-    const auto found = settings.find(name);
-    return found == settings.end() ? std::string() : found->second;
-  };
   const std::string session = setting(profile, "sso_session");
   const AwsSettings place = session.empty() ? profile : read_sso_session(session);
   const std::string start = setting(place, "sso_start_url"), region = setting(place, "sso_region");
@@ -163,7 +159,7 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
   const std::string source = "SSO (role " + in_quotes(role) + ")";
   const auto address = [&](const char* service, const std::string& own) {
     const std::string other = aws_endpoint(profile, service);
-    return other.empty() ? "https://" + own + domain(region) : other;
+    return other.empty() ? "https://" + own + aws_domain(region) : other;
   };
   // Only the token of an [sso-session] can be renewed; without a session the address stays empty.
   const std::string oidc = session.empty() ? "" : address("sso_oidc", "oidc.");
@@ -205,7 +201,7 @@ AwsKeys AwsServices::container(const CancelToken& cancel) {
   HttpTarget target{
       .url = url, .is_aws = true, .bypasses_proxy = is_near, .follows_redirects = false};
   const std::string token_file = environment("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-  std::string token = environment("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+  std::string token(trimmed(environment("AWS_CONTAINER_AUTHORIZATION_TOKEN")));
   if (!token_file.empty())
     token = read_token(token_file, "container's authorization token", cancel);
   if (!token.empty()) target.headers.push_back("Authorization: " + token);

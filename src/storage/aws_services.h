@@ -26,6 +26,9 @@ struct AwsKeys {
   const std::string& id() const { return access_key_id; }
 };
 
+/// Returns the domain of AWS's services in a region, e.g. "us-east-1.amazonaws.com".
+std::string aws_domain(const std::string& region);
+
 /// A role to assume.
 struct AwsRole {
   std::string arn;

@@ -162,7 +162,7 @@ class AzFetcher : public StoreFetcher {
     } else if (const AccessToken token = tokens_.find(refused, request.cancel); token.are_there()) {
       target.headers.push_back("Authorization: Bearer " + token.text);
       target.credential = token.id();
-      target.login_remedy = "check the permissions of " + token.source + "";
+      target.login_remedy = "check the permissions of " + token.source;
     } else {
       target.login_remedy =
           "set AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN, or the variables of a service "

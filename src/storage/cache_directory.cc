@@ -86,7 +86,11 @@ template <class Visit>
 void for_each_name(const std::string& path, const Visit& visit) {
   const std::unique_ptr<DIR, CloseDirectory> entries(::opendir(path.c_str()));
   if (!entries) throw_errno(errno, "cannot read the directory", path);
-  while (const dirent* entry = ::readdir(entries.get())) {
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(entries.get());
+    if (entry == nullptr && errno != 0) throw_errno(errno, "cannot read the directory", path);
+    if (entry == nullptr) return;
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") visit(name, ::dirfd(entries.get()));
   }

@@ -3,14 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <ctime>
 #include <exception>
 #include <filesystem>
-#include <limits>
-#include <optional>
 #include <utility>
 
 #include "base/hasher.h"
@@ -129,14 +126,14 @@ class WaitingRanks {
 /// How long a view of the other users may be reused.
 constexpr std::int64_t kLookAgainNs = 1'000'000;
 
-}  // namespace
-
 /// True for the final or temporary name of a PostedFuture's file.
 bool is_of_a_user(std::string_view file) {
   constexpr std::size_t kDigits = 2 * kNameDigits;
   return file.size() > kDigits && is_hex(file.substr(0, kDigits)) &&
          file.substr(kDigits).starts_with(kFutureSuffix);
 }
+
+}  // namespace
 
 std::string futures_folder(const std::string& cache_directory) {
   return cache_directory + "/futures";
@@ -313,13 +310,11 @@ std::vector<std::pair<std::int64_t, OtherUser>> FutureBoard::users_by_process() 
 }
 
 CacheUser::CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses,
-                     const UserPace& pace, bool is_read_only)
+                     const UserPace& pace)
     : future_(std::move(uses)),
       begun_(pace),
       now_(pace.now),
-      is_read_only_(is_read_only),
       board_(futures_folder(cache_directory)) {
-  if (is_read_only_) return;
   try {
     make_directory(futures_folder(cache_directory));
     posted_ = std::make_unique<PostedFuture>(futures_folder(cache_directory), future_, pace);
@@ -340,7 +335,6 @@ UserPace CacheUser::pace() const noexcept {
 }
 
 CacheUser::Others CacheUser::others() const {
-  if (is_read_only_) return std::make_shared<const std::vector<OtherUser>>();
   const std::int64_t now_ns = monotonic_ns();
   {
     const Lock lock(mutex_);

@@ -136,11 +136,8 @@ class SHARDWISE_EXPORT FutureBoard {
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT CacheUser {
  public:
-  /// @param cache_directory  directory of an open cache.
-  /// @param is_read_only  post nothing and read no other futures, because a read-only cache evicts
-  ///   nothing.
-  CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses, const UserPace& pace,
-            bool is_read_only = false);
+  /// @param cache_directory  directory of an open cache that is not read-only.
+  CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses, const UserPace& pace);
 
   /// Reports that all slots before `slot` have been read.
   void reach(std::uint64_t slot) noexcept;
@@ -157,7 +154,6 @@ class SHARDWISE_EXPORT CacheUser {
   const UserFuture future_;
   const UserPace begun_;
   std::atomic<std::uint64_t> now_;
-  const bool is_read_only_;
   std::unique_ptr<PostedFuture> posted_;
   mutable FutureBoard board_;
   mutable Mutex mutex_;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <exception>
 #include <random>
-#include <string>
 
 #include "base/fault_point.h"
 #include "base/file.h"

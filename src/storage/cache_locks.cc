@@ -34,13 +34,9 @@ std::uint64_t fetch_byte(std::string_view name) { return 2 * number_in(name) + 1
 std::uint64_t use_byte(std::string_view name) { return 2 * number_in(name) + 2; }
 
 std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std::uint64_t byte) {
-  for (;;) {
-    File file = open_locks(directory);
-    if (!file.try_lock_byte(byte, true)) return std::nullopt;
-    if (file.has_name()) return ByteLock(std::move(file));
-    // The file was unlinked before the lock was taken. Other processes now lock a new file; try
-    // again.
-  }
+  ByteLocks locks(directory);
+  if (!locks.try_take(byte)) return std::nullopt;
+  return ByteLock(std::move(locks.file_));
 }
 
 bool LockWatch::probe() {
@@ -93,8 +89,8 @@ bool ByteLocks::try_take(std::uint64_t byte) {
     if (is_first) file_ = open_locks(directory_);
     if (!file_.try_lock_byte(byte, true)) return false;
     if (file_.has_name()) return true;
-    // The file was unlinked; see ByteLock::try_take(). The file cannot be reopened if this object
-    // already holds locks in it.
+    // The file was unlinked before the lock was taken. Other processes now lock a new file; try
+    // again, unless this object already holds locks in the old file.
     if (!is_first) return false;
     file_.close();
   }
@@ -111,19 +107,17 @@ std::optional<PinTable::Pin> PinTable::try_pin(const std::string& name) {
   const Lock lock(mutex_);
   adopt();
   renew();
+  const auto found = users_.find(name);
+  const bool was_locked = found != users_.end() && found->second.is_locked;
+  const bool is_read_only = directory_.is_read_only();
+  const std::uint64_t byte = use_byte(name);
+  const bool is_locked = was_locked || (is_read_only ? try_lock_without_writing(byte)
+                                                     : file_.try_lock_byte(byte, false));
+  // In a read-only cache the shard may be pinned without the lock: it may then be evicted, but its
+  // mapping stays readable.
+  if (!is_locked && !is_read_only) return std::nullopt;
   Users& users = users_[name];
-  if (directory_.is_read_only()) {
-    // The lock prevents eviction of the shard. If it cannot be taken, the shard may be evicted, but
-    // its mapping stays readable.
-    if (!users.is_locked) users.is_locked = try_lock_without_writing(use_byte(name));
-    ++users.own;
-    return Pin{.process = process_, .is_shared = false};
-  }
-  if (!users.is_locked) users.is_locked = file_.try_lock_byte(use_byte(name), false);
-  if (!users.is_locked) {
-    if (users.shared + users.own == 0) users_.erase(name);
-    return std::nullopt;
-  }
+  users.is_locked = is_locked;
   ++users.own;
   return Pin{.process = process_, .is_shared = false};
 }

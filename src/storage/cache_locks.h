@@ -94,6 +94,7 @@ class ByteLocks {
   [[nodiscard]] bool try_take(std::uint64_t byte);
 
  private:
+  friend class ByteLock;
   const CacheDirectory& directory_;
   File file_;
 };

@@ -34,7 +34,7 @@ class CacheRoom {
         locks_(locks),
         readers_(readers),
         counts_(counts),
-        board_(futures_folder(options.directory)) {}
+        board_(directory.futures_path()) {}
 
   /// A shard that needs room.
   struct Wanted {

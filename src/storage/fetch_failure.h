@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise {
@@ -19,20 +21,15 @@ class BadPart : public FetchError {
   using FetchError::FetchError;
 };
 
-/// Throws BadPart, with the same text as throw_fetch_error().
-[[noreturn]] void throw_bad_part(std::string_view url, std::string_view reason,
-                                 std::string_view remedy);
-
-/// Throws NotReached, with the same text as throw_fetch_error().
-[[noreturn]] void throw_not_reached(std::string_view url, std::string_view reason,
-                                    std::string_view remedy);
-
-/// Throws FetchError "cannot fetch: '<url without secrets>' (<reason>); <remedy>".
+/// Throws the error "cannot fetch: '<url without secrets>' (<reason>); <remedy>".
+/// @tparam E  FetchError, NotReached or BadPart; NotFound if the source says that the file does not
+///   exist.
+template <class E = FetchError>
 [[noreturn]] void throw_fetch_error(std::string_view url, std::string_view reason,
-                                    std::string_view remedy);
-/// Throws NotFound, because the source says that the file does not exist.
-[[noreturn]] void throw_not_found(std::string_view url, std::string_view reason,
-                                  std::string_view remedy);
+                                    std::string_view remedy) {
+  throw E("cannot fetch", in_quotes(redacted_url(url)) + " (" + std::string(reason) + ")", remedy);
+}
+
 /// Throws StaleIndex. The text names the requested validator and the file's present one, which may
 /// be empty.
 /// @param cause  another possible cause; may be empty.

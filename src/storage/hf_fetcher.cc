@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -29,7 +30,7 @@ std::string hub_endpoint() {
 
 /// Returns HF_TOKEN, else the token that `hf auth login` stored; may be empty.
 std::string hub_token() {
-  std::string token = environment("HF_TOKEN");
+  std::string token(trimmed(environment("HF_TOKEN")));
   if (!token.empty()) return token;
   std::string path = environment("HF_TOKEN_PATH");
   if (path.empty() && !environment("HF_HOME").empty()) path = environment("HF_HOME") + "/token";

@@ -142,9 +142,9 @@ std::string reason_of(const HttpResult& result) {
   reason += ", after " + std::to_string(attempts) + (attempts == 1 ? " attempt" : " attempts");
   const std::string remedy = remedy_for(result, target, request.url, options);
   if (result.answer.status == 404 || result.answer.status == 410) {
-    throw_not_found(request.url, reason, remedy);
+    throw_fetch_error<NotFound>(request.url, reason, remedy);
   }
-  if (is_not_reached(result)) throw_not_reached(request.url, reason, remedy);
+  if (is_not_reached(result)) throw_fetch_error<NotReached>(request.url, reason, remedy);
   throw_fetch_error(request.url, reason, remedy);
 }
 

@@ -102,7 +102,8 @@ HttpQuery HttpDownload::next_query() {
 }
 
 void HttpDownload::restart(std::string_view why) {
-  if (!start_over()) throw_bad_part(request_.url, why, "fetch the file again from the start");
+  if (!start_over())
+    throw_fetch_error<BadPart>(request_.url, why, "fetch the file again from the start");
 }
 
 bool HttpDownload::start_over() {
@@ -160,7 +161,7 @@ void HttpDownload::begin_whole(const HttpAnswer& answer) {
   const Fetcher::Range& range = request_.range;
   began_ = std::chrono::steady_clock::now();
   if (range.begin > 0) {
-    throw_bad_part(
+    throw_fetch_error<BadPart>(
         request_.url,
         with_encoding("the server sent the whole file instead of the requested part", answer),
         "use a shard cache, or a server that supports range requests");
@@ -194,7 +195,7 @@ void HttpDownload::begin_part(const HttpAnswer& answer) {
                       kLyingServer);
   }
   const auto refuse = [&](std::string_view reason, std::string_view remedy = kLyingServer) {
-    throw_bad_part(request_.url, with_encoding(reason, answer), remedy);
+    throw_fetch_error<BadPart>(request_.url, with_encoding(reason, answer), remedy);
   };
   if (!answer.content_encoding.empty() && !answer.length) {
     refuse("the part was encoded while it was sent", kSendAsStored);

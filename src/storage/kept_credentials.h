@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "base/fork.h"
 #include "shardwise/base/cancel.h"

@@ -5,7 +5,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include "storage/shard_handle.h"
 

@@ -61,18 +61,18 @@ class Command {
   ~Command() {
     if (pid_ < 0) return;
     ::kill(-pid_, SIGKILL);
-    wait();
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
   Command(const Command&) = delete;
   Command& operator=(const Command&) = delete;
 
   int out() const noexcept { return out_.reading(); }
   int err() const noexcept { return err_.reading(); }
-  /// Waits for the command to end, and returns its status as from waitpid().
-  int wait() noexcept {
+  /// Returns the status as from waitpid() if the command has ended; otherwise nullopt.
+  std::optional<int> status() noexcept {
     int status = 0;
-    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
-    }
+    if (::waitpid(pid_, &status, WNOHANG) == 0) return std::nullopt;
     pid_ = -1;
     return status;
   }
@@ -170,9 +170,10 @@ class PipeFetcher : public Fetcher {
     check_cancelled(request);
     Command command(split_command(command_of(request.url), request.url), request.url);
     RangeOf range(request.range, sink);
-    const std::string complaint = read_all(command, request, range);
+    std::string complaint;  // last bytes of standard error
+    read_output(command, request, range, complaint);
     if (range.is_full()) return source;  // do not wait for the rest of the output
-    const int status = command.wait();
+    const int status = wait_for_end(command, request, complaint);
     if (status != 0) {
       std::string reason =
           WIFEXITED(status)
@@ -191,12 +192,10 @@ class PipeFetcher : public Fetcher {
   }
 
  private:
-  /// Forwards standard output to `range` until the output ends or the range is complete. Returns
-  /// the last bytes of standard error.
-  static std::string read_all(const Command& command, const Fetcher::Request& request,
-                              RangeOf& range) {
+  /// Forwards standard output to `range` until the output ends or the range is complete.
+  static void read_output(const Command& command, const Fetcher::Request& request, RangeOf& range,
+                          std::string& complaint) {
     std::vector<char> buffer(kPipeBufferBytes);
-    std::string complaint;
     pollfd ends[2] = {{command.out(), POLLIN, 0}, {command.err(), POLLIN, 0}};
     // Wait only for the end of standard output, because a background process of the command may
     // keep standard error open.
@@ -220,15 +219,25 @@ class PipeFetcher : public Fetcher {
         }
       }
     }
-    // Read the rest of standard error. Text written before standard output ended is already in the
-    // pipe.
-    pollfd& rest = ends[1];
-    while (rest.fd >= 0 && !range.is_full() && ::poll(&rest, 1, kPollMs) > 0) {
-      const ssize_t size = ::read(rest.fd, buffer.data(), buffer.size());
-      if (size <= 0) break;
-      append_complaint(complaint, {buffer.data(), static_cast<std::size_t>(size)});
+  }
+
+  /// Waits for the end of a command whose standard output has ended. Reads standard error meanwhile,
+  /// because a full pipe would block the command. Returns the status as from waitpid().
+  static int wait_for_end(Command& command, const Fetcher::Request& request,
+                          std::string& complaint) {
+    std::vector<char> buffer(kPipeBufferBytes);
+    pollfd error{command.err(), POLLIN, 0};
+    for (int wait_ms = 1;; wait_ms = std::min(2 * wait_ms, kPollMs)) {
+      check_cancelled(request);
+      const std::optional<int> status = command.status();
+      // After the end, read only what is in the pipe: a background process may keep it open.
+      if (::poll(&error, 1, status ? 0 : wait_ms) > 0) {
+        const ssize_t size = ::read(error.fd, buffer.data(), buffer.size());
+        if (size > 0) append_complaint(complaint, {buffer.data(), static_cast<std::size_t>(size)});
+        if (size == 0) error.fd = -1;
+      }
+      if (status) return *status;
     }
-    return complaint;
   }
 
   static void append_complaint(std::string& complaint, std::string_view bytes) {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <exception>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "base/fork.h"
@@ -137,10 +136,10 @@ class Download {
     request.cancel = &stop_;
     const Fetcher::Stat file = what_.fetchers.fetch(request, sink);
     if (!file.size_bytes || *file.size_bytes == what_.size_bytes) return;
-    throw_bad_part(request.url,
-                   "the file has " + human_count(*file.size_bytes) + " bytes, not " +
-                       human_count(what_.size_bytes),
-                   "index the file again");
+    throw_fetch_error<BadPart>(request.url,
+                               "the file has " + human_count(*file.size_bytes) + " bytes, not " +
+                                   human_count(what_.size_bytes),
+                               "index the file again");
   }
 
   void work() noexcept {

@@ -49,10 +49,7 @@ struct Endpoint {
 };
 
 Endpoint endpoint_of(const S3Access& access) {
-  if (access.endpoint.empty()) {
-    const bool is_china = access.region.starts_with("cn-");
-    return {"https", "s3." + access.region + ".amazonaws.com" + (is_china ? ".cn" : ""), ""};
-  }
+  if (access.endpoint.empty()) return {"https", "s3." + aws_domain(access.region), ""};
   const Url url = parse_url(access.endpoint);
   if ((url.scheme != "http" && url.scheme != "https") || url.query || !url.userinfo.empty()) {
     throw InvalidArgument("the S3 endpoint is malformed", in_quotes(redacted_url(access.endpoint)),

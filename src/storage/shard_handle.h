@@ -126,9 +126,6 @@ class ShardHandle {
     return std::exchange(pin_, nullptr);
   }
   [[nodiscard]] ShardPin* pin() const noexcept { return pin_; }
-  /// Returns a handle without a pin. Call release() on the result instead of destroying it, and do
-  /// not use it after this handle is destroyed.
-  [[nodiscard]] ShardHandle borrow() const noexcept { return {pin_, shard_}; }
   explicit operator bool() const noexcept { return shard_ != nullptr; }
   friend bool operator==(const ShardHandle& a, const ShardHandle& b) noexcept {
     return a.shard_ == b.shard_;

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "shardwise/storage/fetcher.h"
 #include "storage/http_client.h"

@@ -329,8 +329,9 @@ TEST(PrefetchScheduleTest, SaysWhatAPlainListSaysWhereverTheReaderSkipsTo) {
   for (int round = 0; round < test::repeats(200, 5000); ++round) {
     const auto uses = joined(random_epochs(random, 2, 1 + random() % 40, 1 + random() % 6,
                                            static_cast<unsigned>(20 + random() % 60)));
-    const std::size_t max_ahead = random() % 5;
-    PrefetchSchedule schedule(uses, max_ahead);
+    const bool is_unlimited = round % 10 == 0;
+    const std::size_t max_ahead = is_unlimited ? uses.size() : random() % 5;
+    PrefetchSchedule schedule(uses, is_unlimited ? ~std::uint64_t{0} : max_ahead);
     const auto any_end = [&](std::uint64_t after, std::uint64_t slot) {
       return std::any_of(uses.begin(), uses.end(), [&](const UseInterval& use) {
         return after < use.end && use.end <= slot;

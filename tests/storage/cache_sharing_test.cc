@@ -541,7 +541,7 @@ TEST_F(CacheSharingTest, NobodyElseCanLockTheFilesThatLocksAreTakenOn) {
   const mode_t before = ::umask(0);
   const auto cache = ShardCache::open(options());
   static_cast<void>(read(*cache, 0));
-  detail::CacheUser user(cache_path(), {}, {}, false);
+  detail::CacheUser user(cache_path(), {}, {});
   std::optional<ShardFetch> fetch;
   ASSERT_EQ(CacheAccess::begin_ahead(*cache, request(1), 0, nullptr, fetch), Ahead::kFetch);
   ::umask(before);
@@ -594,7 +594,7 @@ TEST_F(CacheSharingTest, ALinkInPlaceOfTheFolderOfFuturesIsNotFollowed) {
   test::write_file(mine + "/" + name, "the name of a future");
   fs::remove(cache_path() + "/futures");
   fs::create_symlink(mine, cache_path() + "/futures");
-  const detail::CacheUser user(cache_path(), {}, {}, false);
+  const detail::CacheUser user(cache_path(), {}, {});
   static_cast<void>(user.joint({}, std::string(32, 'b'), 0));
   EXPECT_EQ(test::read_file(mine + "/thesis.tex"), "years of work");
   EXPECT_TRUE(fs::exists(mine + "/" + name));

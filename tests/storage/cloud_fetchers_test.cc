@@ -562,7 +562,7 @@ TEST_F(CloudTest, TheHubIsReadByItsTokenWhichStaysWithTheHub) {
                 {.redirect_to = elsewhere.url("/blob")});
   EXPECT_EQ(fetched("hf://datasets/o/n/d/a b.tar"), "here");
   EXPECT_EQ(sent("authorization"), "");
-  environment_.set("HF_TOKEN", "sesame");
+  environment_.set("HF_TOKEN", "sesame\n");
   EXPECT_EQ(fetched("hf://datasets/o/n/d/a b.tar"), "here");
   EXPECT_EQ(sent("authorization"), "Bearer sesame");
   EXPECT_EQ(elsewhere.requests().back().header("authorization"), "");

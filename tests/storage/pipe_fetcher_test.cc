@@ -1,6 +1,7 @@
 #include "storage/pipe_fetcher.h"
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <thread>
 
@@ -125,14 +126,27 @@ TEST_F(PipeFetcherTest, AFailureIsToldWithItsStatusAndLastWords) {
 
 TEST_F(PipeFetcherTest, CancelEndsTheCommand) {
   const std::string running = dir_ / "running";
-  const std::string url = "pipe:sh -c 'touch " + running + "; exec sleep 100000'";
-  std::atomic<bool> cancel{false};
-  std::thread canceller([&] {
-    while (!std::filesystem::exists(running)) std::this_thread::yield();
-    cancel = true;
-  });
-  EXPECT_EQ(error_code([&] { fetched({.url = url, .cancel = &cancel}); }), ErrorCode::kCancelled);
-  canceller.join();
+  for (const std::string output : {"", "exec >&-; "}) {  // open, or ended
+    for (const std::string rest : {"exec sleep 100000", "exec yes >&2"}) {
+      const std::string url = "pipe:sh -c '" + output + "touch " + running + "; " + rest + "'";
+      std::atomic<bool> cancel{false};
+      std::thread canceller([&] {
+        while (!std::filesystem::remove(running)) std::this_thread::yield();
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        cancel = true;
+      });
+      EXPECT_EQ(error_code([&] { fetched({.url = url, .cancel = &cancel}); }),
+                ErrorCode::kCancelled)
+          << url;
+      canceller.join();
+    }
+  }
+}
+
+TEST_F(PipeFetcherTest, ACommandMayComplainLongAfterItsOutputEnded) {
+  EXPECT_THAT(
+      text_of({.url = "pipe:sh -c 'exec >&-; sleep 0.3; yes b | head -c 300000 >&2; exit 7'"}),
+      HasSubstr("status 7: 'b')"));
 }
 
 TEST_F(PipeFetcherTest, NothingIsLeftOpen) {

@@ -78,7 +78,6 @@ class SHARDWISE_EXPORT ShardPrefetcher {
   void note_read(std::uint64_t num_read) noexcept;
 
   /// Continues with the epoch and position of `sampler`.
-  /// Errors: InvalidArgument if `sampler` has another order.
   void begin_epoch(const Sampler& sampler);
 
  private:
