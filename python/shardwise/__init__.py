@@ -104,9 +104,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"{__name__}.{name} is not imported: import {__name__}.{name}")
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    module = importlib.import_module(f"{__name__}.{_MODULE_OF[name]}")
+    module = _import_module(f"{__name__}.{_MODULE_OF[name]}")
     value = module if name == _MODULE_OF[name] else getattr(module, name)
     globals()[name] = value
     return value

@@ -23,11 +23,7 @@ def _parts_of_brace(text: str) -> list[str] | None:
         a, b = int(first), int(last)
         by = max(1, abs(int(step))) if step else 1
         numbers = range(a, b + 1, by) if a <= b else range(a, b - 1, -by)
-        if len(numbers) > _MAX_NAMES:
-            raise InvalidArgument(
-                f"{{{text}}} expands to {len(numbers):,} names, more than 1,000,000; give a list "
-                "of the names instead of the pattern"
-            )
+        _require_few(len(numbers), f"{{{text}}}")
         return [f"{number:0{pad}d}" for number in numbers]
     pieces, depth, begin = [], 0, 0
     for place, letter in enumerate(text):
@@ -42,9 +38,17 @@ def _is_padded(number: str) -> bool:
     return len(number.lstrip("-")) > 1 and number.lstrip("-").startswith("0")
 
 
+def _require_few(count: int, pattern: str) -> None:
+    if count > _MAX_NAMES:
+        raise InvalidArgument(
+            f"{pattern:.200} expands to {count:,} names, more than 1,000,000; give a list of the "
+            "names instead of the pattern"
+        )
+
+
 def expand_braces(text: str) -> list[str]:
     """The names that a pattern expands to: "a-{000..012}.tar", "{train,val}.tar", also nested, as
-    in a shell. Raises InvalidArgument for a range of over 1,000,000 numbers."""
+    in a shell. Raises InvalidArgument for over 1,000,000 names."""
     begin = text.find("{")
     while begin >= 0:
         depth = 0
@@ -56,6 +60,7 @@ def expand_braces(text: str) -> list[str]:
         if parts is not None:
             ends = expand_braces(text[end + 1 :])
             heads = [text[:begin] + one for part in parts for one in expand_braces(part)]
+            _require_few(len(heads) * len(ends), text)
             return [head + tail for head in heads for tail in ends]
         begin = text.find("{", begin + 1)
     return [text]

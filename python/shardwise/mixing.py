@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
 from types import FrameType
 from typing import Any, Union
@@ -102,9 +103,7 @@ class MixedDataset:
             raise OutOfRange(
                 f"no such sample: sample {number}; give a number below {self._size}, the number of samples"
             )
-        part = len(self.first_samples) - 1
-        while self.first_samples[part] > place:
-            part -= 1
+        part = bisect_right(self.first_samples, place) - 1
         sample: Any = self.datasets[part][place - self.first_samples[part]]
         numbered: _core.Sample = sample._numbered(place)
         return numbered

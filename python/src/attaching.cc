@@ -5,7 +5,6 @@
 #include <deque>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/text.h"

@@ -140,22 +140,16 @@ nb::list rows(const Batch::Array& array, const Make& make) {
   return all;
 }
 
-nb::object str_of(std::string_view name) {
-  const nb::object str = nb::steal(new_name(name));
-  if (!str.is_valid()) nb::raise_python_error();
-  return str;
-}
-
 nb::list names(const BatchObject& self) {
   nb::list all;
-  for (const Batch::Array& array : self.batch.arrays()) all.append(str_of(array.name()));
+  for (const Batch::Array& array : self.batch.arrays()) all.append(name_object(array.name()));
   return all;
 }
 
 nb::dict tensors(const BatchObject& self) {
   nb::dict all;
   for (const Batch::Array& array : self.batch.arrays()) {
-    all[str_of(array.name())] = column<nb::pytorch>(array);
+    all[name_object(array.name())] = column<nb::pytorch>(array);
   }
   return all;
 }
@@ -188,7 +182,7 @@ nb::object moved(nb::handle_t<BatchObject> self, nb::handle device, bool non_blo
 nb::list items(const BatchObject& self) {
   nb::list all;
   for (const Batch::Array& array : self.batch.arrays()) {
-    all.append(nb::make_tuple(str_of(array.name()), value_of(self, array)));
+    all.append(nb::make_tuple(name_object(array.name()), value_of(self, array)));
   }
   return all;
 }
@@ -224,7 +218,7 @@ std::string shown_in_python(const BatchObject& self) {
 
 nb::object only_row(const Batch::Array& array, detail::ColumnMaker::Content content) {
   using Content = detail::ColumnMaker::Content;
-  if (content == Content::kText) return str_of(array.text(0));
+  if (content == Content::kText) return name_object(array.text(0));
   if (content != Content::kValues) {
     const std::string_view text = array.text(0);
     const nb::bytes bytes(text.data(), text.size());
@@ -329,7 +323,7 @@ void add_batches(nb::module_& module) {
           nb::sig("def positions(self) -> numpy.typing.NDArray[numpy.int64]"),
           "The position of each row in the epoch, over all ranks, with left-out samples counted.")
       .def_prop_ro(
-          "group", [](const BatchObject& self) { return str_of(self.batch.group()); },
+          "group", [](const BatchObject& self) { return name_object(self.batch.group()); },
           nb::sig("def group(self) -> str"),
           "The key of the batch's group; \"\" without ByGroup, and if the batch has no rows.")
       .def("__repr__", &shown_in_python);

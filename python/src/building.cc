@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -291,17 +290,12 @@ void add_repacking(nb::module_& module) {
           "Builds the index of the new shards.");
 }
 
-/// A query's result, whose rows are read in portions. Between portions the GIL is released and
-/// signals are handled.
-struct QueryObject {
-  std::unique_ptr<Query> query;
-};
-
-bool next_row(QueryObject& self) {
+/// Between rows, the GIL is released and signals are handled.
+bool next_row(Query& query) {
   return without_gil([&](const CancelToken& cancel) {
-    self.query->set_cancel(cancel);
-    const bool has_row = self.query->next();
-    self.query->set_cancel({});
+    query.set_cancel(cancel);
+    const bool has_row = query.next();
+    query.set_cancel({});
     return has_row;
   });
 }
@@ -311,14 +305,13 @@ nb::tuple query(const std::string& path, const std::string& sql) {
     return Query(Index::open(index_at(path, make_remote_access(), cancel)), sql);
   });
   nb::list rows;
-  QueryObject object{std::make_unique<Query>(std::move(query))};
-  const std::size_t columns = object.query->columns().size();
-  while (next_row(object)) {
+  const std::size_t columns = query.columns().size();
+  while (next_row(query)) {
     nb::list row;
-    for (std::size_t i = 0; i < columns; ++i) row.append(value_object(object.query->value(i)));
+    for (std::size_t i = 0; i < columns; ++i) row.append(value_object(query.value(i)));
     rows.append(nb::tuple(row));
   }
-  return nb::make_tuple(object.query->columns(), rows);
+  return nb::make_tuple(query.columns(), rows);
 }
 
 nb::object counts_of(const FetchPlan::CacheCounts& counts) {

@@ -17,6 +17,7 @@
 #include "loader/column_maker.h"
 #include "objects.h"
 #include "options.h"
+#include "orders.h"
 #include "raised.h"
 #include "row_values.h"
 #include "shardwise/base/error.h"
@@ -222,10 +223,26 @@ PyType_Slot slots[] = {
 
 }  // namespace
 
-Column column_over(const ColumnObject& column, const Parts& parts) {
-  const auto* const own = dynamic_cast<const PythonColumn*>(column.column.maker().get());
-  if (own == nullptr) return column.column;
-  return {column.column.name(), own->over(parts)};
+Parts parts_over(const nb::tuple& datasets) {
+  Parts all{mixed_dataset(datasets), {}};
+  for (const nb::handle part : datasets) all.datasets.push_back(part.ptr());
+  return all;
+}
+
+std::vector<Column> columns_over(nb::handle columns, const Parts& parts) {
+  std::vector<Column> all;
+  for (const nb::handle given : columns) {
+    const ColumnObject* object = nullptr;
+    if (!nb::try_cast(given, object) || object == nullptr) {
+      throw nb::type_error(
+          "columns= has an entry that is not a column; make columns by the functions of "
+          "shardwise.columns");
+    }
+    const Column& column = object->column;
+    const auto* const own = dynamic_cast<const PythonColumn*>(column.maker().get());
+    all.push_back(own == nullptr ? column : Column(column.name(), own->over(parts)));
+  }
+  return all;
 }
 
 void add_columns(nb::module_& module) {

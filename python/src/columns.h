@@ -28,8 +28,11 @@ struct Parts {
                                     ///< them
 };
 
-/// Returns the column for a loader over these data sets.
-Column column_over(const ColumnObject& column, const Parts& parts);
+/// Lifetime: the result refers to the objects in `datasets`.
+Parts parts_over(const nanobind::tuple& datasets);
+
+/// Returns the columns, given as ColumnObjects, for a loader over these data sets.
+std::vector<Column> columns_over(nanobind::handle columns, const Parts& parts);
 
 void add_columns(nanobind::module_& module);
 

@@ -391,7 +391,7 @@ nb::object value_object(const Query::Value& value) {
     case Type::kReal:
       return nb::float_(value.real);
     case Type::kText:
-      return nb::str(value.bytes.data(), value.bytes.size());
+      return name_object(value.bytes);
     case Type::kBlob:
       return nb::bytes(value.bytes.data(), value.bytes.size());
   }

@@ -53,61 +53,42 @@ nb::object decode_image(nb::handle data, nb::handle decoding) {
       .cast();
 }
 
-/// Decodes samples of a dataset or mixture to rows of the given columns. Without columns, decodes
-/// all fields of a sample by their kinds.
-class RowDecoder {
- public:
-  RowDecoder(nb::handle data, nb::handle columns) {
-    const nb::tuple datasets = parts_of(data);
-    parts_ = std::make_unique<Parts>(Parts{mixed_dataset(datasets), {}});
-    for (const nb::handle part : datasets) parts_->datasets.push_back(part.ptr());
-    if (columns.is_none()) return;
-    columns_.emplace();
-    for (const nb::handle column : columns) {
-      const ColumnObject* own = nullptr;
-      if (!nb::try_cast(column, own) || own == nullptr) {
-        throw nb::type_error("columns: give columns, made by the functions of shardwise.columns");
-      }
-      columns_->push_back(column_over(*own, *parts_));
-      columns_->back().maker()->require_data(parts_->data);
-      detail::require_size(columns_->back());
-    }
+/// @param columns  nullopt for all fields of the sample, by their kinds.
+nb::dict row_of(const detail::RowInput& input, const std::optional<std::vector<Column>>& columns) {
+  std::vector<Column> fields;
+  const std::vector<Column>& made = columns ? *columns : fields;
+  Batch row;
+  {
+    const GilReleased released;
+    if (!columns) fields = columns::of_fields(input.sample);
+    row = detail::make_row(input, made);
   }
-
-  [[nodiscard]] nb::dict decode(const SampleObject& object, std::uint64_t seed,
-                                std::uint64_t epoch) const {
-    const Sample& sample = object.sample;
-    const std::uint64_t number =
-        parts_->data.num_parts() > 1 ? object.number.value_or(sample.index()) : sample.index();
-    const detail::RowInput input{
-        .sample = sample, .seed = seed, .epoch = epoch, .number = number, .position = {}};
-    std::vector<Column> fields;
-    Batch row;
-    {
-      const GilReleased released;
-      if (!columns_) fields = columns::of_fields(sample);
-      row = detail::make_row(input, columns_ ? *columns_ : fields);
-    }
-    const std::vector<Column>& columns = columns_ ? *columns_ : fields;
-    nb::dict values;
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      values[name_object(columns[i].name())] =
-          only_row(row.arrays()[i], columns[i].maker()->content());
-    }
-    return values;
+  nb::dict values;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    values[name_object(made[i].name())] = only_row(row.arrays()[i], made[i].maker()->content());
   }
-
- private:
-  std::unique_ptr<Parts> parts_;
-  std::optional<std::vector<Column>> columns_;
-};
+  return values;
+}
 
 nb::list decode_samples(nb::handle data, nb::handle columns, nb::handle samples, std::uint64_t seed,
                         std::uint64_t epoch) {
-  const RowDecoder decoder(data, columns);
+  const Parts parts = parts_over(parts_of(data));
+  std::optional<std::vector<Column>> given;
+  if (!columns.is_none()) {
+    given = columns_over(columns, parts);
+    for (const Column& column : *given) {
+      column.maker()->require_data(parts.data);
+      detail::require_size(column);
+    }
+  }
   nb::list rows;
-  for (const nb::handle sample : samples) {
-    rows.append(decoder.decode(held_in<SampleObject>(sample.ptr()), seed, epoch));
+  for (const nb::handle one : samples) {
+    const auto& object = held_in<SampleObject>(one.ptr());
+    const std::uint64_t own = object.sample.index();
+    const std::uint64_t number = parts.data.num_parts() > 1 ? object.number.value_or(own) : own;
+    rows.append(row_of(
+        {.sample = object.sample, .seed = seed, .epoch = epoch, .number = number, .position = {}},
+        given));
   }
   return rows;
 }

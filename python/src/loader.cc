@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -17,7 +16,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "blocking.h"
 #include "columns.h"
@@ -249,18 +247,9 @@ void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Or
           nb::handle length_rule, nb::handle group_rule, nb::handle mix, nb::handle memory,
           nb::handle ranks, bool gives_torch, const nb::kwargs& numbers) {
   const nb::tuple parts = parts_of(data);
-  Parts all{mixed_dataset(parts), {}};
-  for (const nb::handle part : parts) all.datasets.push_back(part.ptr());
+  const Parts all = parts_over(parts);
   Loader::Options options;
-  for (const nb::handle column : columns) {
-    const ColumnObject* own = nullptr;
-    if (!nb::try_cast(column, own) || own == nullptr) {
-      throw nb::type_error(
-          "columns= has an entry that is not a column; make columns by the "
-          "functions of shardwise.columns");
-    }
-    options.columns.push_back(column_over(*own, all));
-  }
+  options.columns = columns_over(columns, all);
   options.order = order_over(data, order);
   if (!length_rule.is_none()) options.by_length = by_length(length_rule);
   if (!group_rule.is_none()) options.by_group = by_group(group_rule);
@@ -307,36 +296,24 @@ nb::dict bad_samples(LoaderObject& self) {
   nb::dict all;
   const SkipList bad = self.bad_samples();
   for (const auto& [sample, entry] : bad.samples()) {
-    const nb::object reason = nb::steal(new_name(entry.reason));
-    if (!reason.is_valid()) nb::raise_python_error();
-    all[nb::int_(sample)] = reason;
+    all[nb::int_(sample)] = name_object(entry.reason);
   }
   return all;
-}
-
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
-nb::object text(std::string_view bytes) {
-  const nb::object str = nb::steal(new_name(bytes));
-  if (!str.is_valid()) nb::raise_python_error();
-  return str;
 }
 
 /// Converts a statistic to a Python object. Times become seconds.
 template <class Value>
 nb::object shown_in_python(const Value& value) {
   if constexpr (std::is_same_v<Value, std::chrono::nanoseconds>) {
-    return nb::float_(seconds(value));
+    return nb::float_(std::chrono::duration<double>(value).count());
   } else if constexpr (std::is_same_v<Value, std::string>) {
-    return text(value);
+    return name_object(value);
   } else if constexpr (requires { value.begin(); }) {
     nb::list all;
     for (const auto& one : value) all.append(shown_in_python(one));
     return all;
   } else if constexpr (std::is_same_v<Value, Loader::Stats::Forgiven>) {
-    return nb::make_tuple(text(value.kind), value.images, text(value.first_sample));
+    return nb::make_tuple(name_object(value.kind), value.images, name_object(value.first_sample));
   } else {
     return nb::cast(value);
   }
@@ -358,7 +335,8 @@ nb::list explain(LoaderObject& self, std::uint64_t step) {
   });
   nb::list all;
   for (const detail::RankBatch& rank : ranks) {
-    all.append(nb::make_tuple(rank.step.rank, nb::cast(rank.step.samples), text(rank.group)));
+    all.append(
+        nb::make_tuple(rank.step.rank, nb::cast(rank.step.samples), name_object(rank.group)));
   }
   return all;
 }

@@ -1,6 +1,5 @@
 #include "row_values.h"
 
-#include <cstring>
 #include <string>
 #include <string_view>
 

@@ -4,10 +4,8 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <cstring>
 #include <new>
 #include <optional>
-#include <span>
 #include <string_view>
 
 #include "base/json.h"

@@ -340,7 +340,7 @@ const Checkpoint::Value& Checkpoint::value(const std::string& name) const {
                  "list the names of the values with names()");
 }
 
-torch::Tensor Checkpoint::view(const std::string& name) const {
+torch::Tensor Checkpoint::tensor(const std::string& name) const {
   const Value& found = value(name);
   const auto type = type_of(found.type);
   if (!type) {
@@ -352,16 +352,14 @@ torch::Tensor Checkpoint::view(const std::string& name) const {
   return tensor_over(found.bytes, *type, found.shape);
 }
 
-torch::Tensor Checkpoint::tensor(const std::string& name) const { return view(name); }
-
 std::int64_t Checkpoint::integer(const std::string& name) const {
-  const torch::Tensor found = view(name);
+  const torch::Tensor found = tensor(name);
   if (found.dim() == 0 && found.scalar_type() == torch::kInt64) return found.item<std::int64_t>();
   throw Mismatch("the value is not an integer", in_quotes(name), "read tensors with tensor()");
 }
 
 double Checkpoint::number(const std::string& name) const {
-  const torch::Tensor found = view(name);
+  const torch::Tensor found = tensor(name);
   if (found.dim() == 0 && found.scalar_type() == torch::kFloat64) return found.item<double>();
   throw Mismatch("the value is not a 64-bit number", in_quotes(name), "read tensors with tensor()");
 }
@@ -395,7 +393,7 @@ void Checkpoint::load(const std::string& prefix, torch::nn::Module& module) cons
   }
   if (!differences.empty()) throw_mismatch(differences, path_);
   const torch::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : own) tensor.copy_(view(prefix + "/" + name));
+  for (const auto& [name, tensor] : own) tensor.copy_(this->tensor(prefix + "/" + name));
 }
 
 void Checkpoint::load(const std::string& prefix, torch::optim::Optimizer& optimizer,
@@ -425,7 +423,7 @@ void Checkpoint::load(const std::string& prefix, torch::optim::Optimizer& optimi
         *field.number = integer(at + field.name);
         return;
       }
-      const torch::Tensor kept = view(at + field.name);
+      const torch::Tensor kept = tensor(at + field.name);
       if (kept.sizes() != own.sizes() || kept.scalar_type() != own.scalar_type()) {
         throw_mismatch({in_quotes(at + field.name) + " is " + text_of(kept, field.name) +
                         " in the checkpoint, " + text_of(own, field.name) + " here"},

@@ -4,7 +4,6 @@
 
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/agreement.h"

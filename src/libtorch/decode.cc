@@ -2,10 +2,7 @@
 
 #include <torch/torch.h>
 
-#include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "base/counted.h"
 #include "base/json.h"

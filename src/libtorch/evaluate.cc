@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <span>
 
 #include "base/error_types.h"
 #include "base/exact_sum.h"
@@ -15,36 +16,27 @@ namespace shardwise::libtorch {
 
 namespace {
 
-/// Integers of several counters and sums, which one all-reduce sums over the ranks.
-class Tally {
- public:
-  /// Adds `count` numbers.
-  /// @return  index of the first one.
-  std::size_t take(std::size_t count) {
-    const std::size_t at = words_.size();
-    words_.resize(at + count);
-    return at;
+/// Sums `sums` and `count` over the ranks, by one all-reduce.
+/// @return  the mean of each sum.
+std::vector<Mean> reduced(std::span<const ExactSum> sums, std::int64_t count,
+                          const ProcessGroup& group) {
+  std::vector<std::int64_t> words{count};
+  for (const ExactSum& sum : sums) {
+    const ExactSum::Words own = sum.words();
+    words.insert(words.end(), own.begin(), own.end());
   }
-  std::int64_t& operator[](std::size_t i) { return words_[i]; }
-  void put(std::size_t at, const ExactSum& sum) {
-    const ExactSum::Words words = sum.words();
-    std::copy(words.begin(), words.end(), words_.begin() + static_cast<std::ptrdiff_t>(at));
-  }
-  [[nodiscard]] double sum_at(std::size_t at) const {
-    ExactSum::Words words{};
-    std::copy_n(words_.begin() + static_cast<std::ptrdiff_t>(at), words.size(), words.begin());
+  group.all_reduce(
+      torch::from_blob(words.data(), {static_cast<std::int64_t>(words.size())}, torch::kInt64));
+  std::vector<Mean> means;
+  for (std::size_t at = 1; at < words.size(); at += ExactSum::kNumWords) {
+    ExactSum::Words total{};
+    std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(at), total.size(), total.begin());
     ExactSum sum;
-    sum.set_words(words);
-    return sum.value();
+    sum.set_words(total);
+    means.push_back({sum.value(), words.front()});
   }
-  void reduce(const ProcessGroup& group) {
-    group.all_reduce(
-        torch::from_blob(words_.data(), {static_cast<std::int64_t>(words_.size())}, torch::kInt64));
-  }
-
- private:
-  std::vector<std::int64_t> words_;
-};
+  return means;
+}
 
 /// Adds all elements of `values`, a CPU tensor of doubles, to the sum.
 void add_all(const torch::Tensor& values, ExactSum& sum) {
@@ -155,25 +147,13 @@ void ExactMean::add(const torch::Tensor& values) {
 }
 
 Mean ExactMean::reduce(const ProcessGroup& group) const {
-  Tally tally;
-  const std::size_t count = tally.take(1);
-  const std::size_t sum = tally.take(ExactSum::kNumWords);
-  tally[count] = impl_->count;
-  tally.put(sum, impl_->sum);
-  tally.reduce(group);
-  return {tally.sum_at(sum), tally[count]};
+  return reduced({&impl_->sum, 1}, impl_->count, group).front();
 }
 
 Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group) {
-  Tally tally;
-  const std::size_t count_at = tally.take(1);
-  const std::size_t sum_at = tally.take(ExactSum::kNumWords);
-  tally[count_at] = count;
   ExactSum own;
   own.add(sum);
-  tally.put(sum_at, own);
-  tally.reduce(group);
-  return {tally.sum_at(sum_at), tally[count_at]};
+  return reduced({&own, 1}, count, group).front();
 }
 
 Mean Evaluation::of_class(std::int64_t label) const {
@@ -190,9 +170,8 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
   for (const std::int64_t k : options.top_k) {
     if (k < 1) throw InvalidArgument("top_k is not valid", std::to_string(k), "give 1 or more");
   }
-  std::vector<std::int64_t> right(options.top_k.size());
   torch::Tensor confusion;
-  ExactSum loss;
+  std::vector<ExactSum> sums(options.top_k.size() + 1);  // of right answers; the last is the loss
   std::int64_t count = 0;
   for_each_batch(data, group, options, [&](const ImageLoader::Batch& batch) {
     const torch::Tensor scores = scores_of(batch, predict, options);
@@ -201,8 +180,8 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
       confusion = torch::zeros({scores.size(1), scores.size(1) + 1}, torch::kInt64);
     }
     const torch::Tensor places = places_of_labels(scores, batch.labels);
-    for (std::size_t i = 0; i < right.size(); ++i) {
-      right[i] += places.lt(options.top_k[i]).sum().item<std::int64_t>();
+    for (std::size_t i = 0; i < options.top_k.size(); ++i) {
+      sums[i].add(places.lt(options.top_k[i]).sum().item<double>());
     }
     // The last column counts samples without a best class, whose scores are all NaN.
     const torch::Tensor best = best_classes(scores);
@@ -211,7 +190,7 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
     const torch::Tensor losses = torch::nn::functional::cross_entropy(
         scores.to(torch::kFloat64), batch.labels,
         torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kNone));
-    add_all(losses, loss);
+    add_all(losses, sums.back());
     count += batch.size();
   });
   // A rank without samples cannot know the number of classes.
@@ -219,21 +198,12 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
                                         ProcessGroup::ReduceOp::kMax);
   if (!confusion.defined()) confusion = torch::zeros({classes, classes + 1}, torch::kInt64);
 
-  Tally tally;
-  const std::size_t count_at = tally.take(1);
-  const std::size_t right_at = tally.take(right.size());
-  const std::size_t loss_at = tally.take(ExactSum::kNumWords);
-  tally[count_at] = count;
-  for (std::size_t i = 0; i < right.size(); ++i) tally[right_at + i] = right[i];
-  tally.put(loss_at, loss);
-  tally.reduce(group);
-  group.all_reduce(confusion);
   Evaluation found;
-  found.num_samples = tally[count_at];
-  for (std::size_t i = 0; i < right.size(); ++i) {
-    found.top.push_back({static_cast<double>(tally[right_at + i]), found.num_samples});
-  }
-  found.loss = {tally.sum_at(loss_at), found.num_samples};
+  found.top = reduced(sums, count, group);
+  group.all_reduce(confusion);
+  found.loss = found.top.back();
+  found.top.pop_back();
+  found.num_samples = found.loss.count;
   found.confusion = confusion.narrow(1, 0, classes).contiguous();
   found.undecided = confusion.select(1, classes).contiguous();
   return found;
@@ -277,19 +247,7 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
                           "return the same number of values on each rank");
   }
   sums.resize(num_figures);
-  Tally tally;
-  const std::size_t count_at = tally.take(1);
-  const std::size_t sums_at = tally.take(num_figures * ExactSum::kNumWords);
-  tally[count_at] = count;
-  for (std::size_t i = 0; i < num_figures; ++i) {
-    tally.put(sums_at + i * ExactSum::kNumWords, sums[i]);
-  }
-  tally.reduce(group);
-  std::vector<Mean> means;
-  for (std::size_t i = 0; i < num_figures; ++i) {
-    means.push_back({tally.sum_at(sums_at + i * ExactSum::kNumWords), tally[count_at]});
-  }
-  return means;
+  return reduced(sums, count, group);
 }
 
 Mean exact_accuracy(const Predict& predict, const Dataset& data, const ProcessGroup& group,

@@ -67,17 +67,18 @@ class GroupReducer : public Reducer {
     group_.all_reduce(torch::from_blob(words.data(), {size}, torch::kInt64));
   }
 
+ protected:
+  const ProcessGroup group_;
+
  private:
   static std::uint64_t unsigned_of(int value) noexcept { return static_cast<std::uint64_t>(value); }
-
-  const ProcessGroup group_;
 };
 
 /// A reducer for a group whose ranks stop together.
 class GuardedReducer final : public GroupReducer, public shardwise::detail::StepWatch {
  public:
   GuardedReducer(ProcessGroup group, std::shared_ptr<StopState> stop)
-      : GroupReducer(group), group_(std::move(group)), stop_(std::move(stop)) {}
+      : GroupReducer(std::move(group)), stop_(std::move(stop)) {}
 
   [[nodiscard]] bool counts_steps() const override { return StopState::counts_steps(); }
   [[nodiscard]] std::uint64_t num_whole_steps() const override {
@@ -93,7 +94,6 @@ class GuardedReducer final : public GroupReducer, public shardwise::detail::Step
   }
 
  private:
-  const ProcessGroup group_;
   const std::shared_ptr<StopState> stop_;
 };
 

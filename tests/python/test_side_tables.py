@@ -52,6 +52,10 @@ def test_mappings(index):
     expect(index, shardwise.attach(index, TABLE, on="key"), "table")
 
 
+def test_texts_of_queries_that_are_not_utf8(index):
+    assert shardwise.query(index, "SELECT CAST(x'61ff' AS TEXT)").rows == [("a\udcff",)]
+
+
 def test_frames_of_pandas(index):
     pandas = needs("pandas")
     frame = pandas.DataFrame(TABLE)

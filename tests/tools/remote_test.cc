@@ -156,7 +156,7 @@ TEST_F(RemoteCommandTest, WhatOtherRanksOfTheNodeNeedStaysInTheCache) {
     return failure(std::move(more), 2);
   };
   EXPECT_THAT(refused({"--rank", "0", "--nodes", "3"}),
-              HasSubstr("--nodes: --world 2 is not a multiple of --nodes 3"));
+              HasSubstr("--world 2 is not a multiple of --nodes 3"));
   EXPECT_THAT(refused({"--nodes", "1"}), HasSubstr("--nodes: needs --rank"));
 }
 

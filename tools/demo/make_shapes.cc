@@ -7,7 +7,6 @@
 #include <jpeglib.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>

@@ -29,12 +29,15 @@ std::vector<HelpOption> options_of(const HelpPage& page) {
   return options;
 }
 
+/// Returns the last word of a command's name.
+std::string word_of(const HelpTree& command) {
+  const std::string& name = command.page.name;
+  return name.substr(name.rfind(' ') + 1);
+}
+
 std::vector<std::string> names_of(const std::vector<HelpTree>& commands) {
   std::vector<std::string> names;
-  for (const HelpTree& command : commands) {
-    const std::string& name = command.page.name;
-    names.push_back(name.substr(name.rfind(' ') + 1));
-  }
+  for (const HelpTree& command : commands) names.push_back(word_of(command));
   return names;
 }
 
@@ -171,17 +174,13 @@ void add_zsh_function(const HelpTree& tree, const std::vector<std::string>& help
   }
   script += " && ret=0\n  case $state in\n    command)\n      local -a commands=(\n";
   for (const HelpTree& command : tree.commands) {
-    const std::string& name = command.page.name;
-    script += "        " +
-              quoted(name.substr(name.rfind(' ') + 1) + ":" + zsh_text(command.page.description)) +
-              "\n";
+    script +=
+        "        " + quoted(word_of(command) + ":" + zsh_text(command.page.description)) + "\n";
   }
   script += "      )\n      _describe -t commands command commands && ret=0\n      ;;\n";
   script += "    argument)\n      case $line[1] in\n";
   for (const HelpTree& command : tree.commands) {
-    const std::string& name = command.page.name;
-    script += "        " + name.substr(name.rfind(' ') + 1) + ") " + function_of(command.page) +
-              " && ret=0 ;;\n";
+    script += "        " + word_of(command) + ") " + function_of(command.page) + " && ret=0 ;;\n";
   }
   script += "      esac\n      ;;\n  esac\n  return ret\n}\n";
 }
@@ -230,9 +229,8 @@ void add_fish_lines(const HelpTree& tree, const std::string& start,
     script += fish_value(option, value_kind(option)) + " -d " + fish_quoted(option.brief) + "\n";
   }
   for (const HelpTree& command : tree.commands) {
-    const std::string& name = command.page.name;
-    script += here + " -a " + name.substr(name.rfind(' ') + 1) + " -d " +
-              fish_quoted(command.page.description) + "\n";
+    script +=
+        here + " -a " + word_of(command) + " -d " + fish_quoted(command.page.description) + "\n";
   }
   if (tree.page.name.ends_with(" help")) {
     script += here + " -a " + fish_quoted(joined(helped, " ")) + "\n";

@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
@@ -63,11 +63,10 @@ void list_tables(const AttachOptions& options, Output& out) {
       print_json(out, "attach", json_of(side, match));
       continue;
     }
-    std::string columns;
-    for (const std::string& column : side.columns) columns += (columns.empty() ? "" : ",") + column;
     table.add({side.name, std::to_string(match.num_rows),
                std::to_string(match.num_rows_without_sample),
-               std::to_string(match.num_samples_without_row), columns, escaped(side.source)});
+               std::to_string(match.num_samples_without_row),
+               fmt::format("{}", fmt::join(side.columns, ",")), escaped(side.source)});
   }
   if (!options.json) table.finish();
 }

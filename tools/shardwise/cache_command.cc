@@ -90,14 +90,12 @@ void print_entries(const std::vector<ShardCache::Entry>& entries,
                    const std::vector<ShardCache::Entry>& coming, bool header, Output& out) {
   if (out.is_terminal()) {
     Table table(out, {{"name"}, {"size", Align::kRight}, {"last use"}, {"state"}, {"url"}});
-    for (const ShardCache::Entry& entry : entries) {
+    const auto add = [&](const ShardCache::Entry& entry, bool is_coming) {
       table.add({entry.name, human_bytes(entry.size_bytes), utc(entry.last_use_ns),
-                 state_of(entry, false), shown_url(entry)});
-    }
-    for (const ShardCache::Entry& entry : coming) {
-      table.add({entry.name, human_bytes(entry.size_bytes), utc(entry.last_use_ns),
-                 state_of(entry, true), shown_url(entry)});
-    }
+                 state_of(entry, is_coming), shown_url(entry)});
+    };
+    for (const ShardCache::Entry& entry : entries) add(entry, false);
+    for (const ShardCache::Entry& entry : coming) add(entry, true);
     if (!entries.empty() || !coming.empty()) table.finish();
     return;
   }
@@ -158,8 +156,7 @@ void verify(const CacheCommandOptions& options, Output& out) {
                          {"removed", removed}});
       return;
     }
-    out.print("{}  {}  {}{}\n", what, entry.name, entry.url.empty() ? "?" : escaped(entry.url),
-              removed ? "  (removed)" : "");
+    out.print("{}  {}  {}{}\n", what, entry.name, shown_url(entry), removed ? "  (removed)" : "");
   };
   for (const ShardCache::Entry& entry : check.damaged) report(entry, "DAMAGED");
   for (const ShardCache::Entry& entry : check.unknown) report(entry, "UNKNOWN");

@@ -6,7 +6,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "base/text.h"
@@ -42,12 +41,12 @@ CacheBytes parse_cache_bytes(const std::string& option, const std::string& text)
 }
 
 /// Returns the bytes in a cache of all shards that need a cache.
+}  // namespace
+
 std::uint64_t cached_bytes(const Dataset& data) {
   const std::vector<std::uint64_t> sizes = FetchPlan::Shards::of(data).sizes_bytes;
   return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
 }
-
-}  // namespace
 
 std::uint64_t CacheBytes::of(std::uint64_t data_bytes) const {
   if (percent == 0) return bytes;

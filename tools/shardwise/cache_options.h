@@ -29,6 +29,9 @@ struct CacheBytes {
   std::uint64_t of(std::uint64_t data_bytes) const;
 };
 
+/// Returns the sum of the sizes of the shards.
+std::uint64_t cached_bytes(const Dataset& data);
+
 /// Adds an option for a budget, e.g. 512M, 20G or 20%. `value` must outlive `command`.
 CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& value,
                              const char* text);

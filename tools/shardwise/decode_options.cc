@@ -14,10 +14,6 @@
 namespace shardwise::tools {
 namespace {
 
-[[noreturn]] void throw_wrong_decoding(const std::string& text) {
-  throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
-}
-
 /// Whether `text` has the form "224x224".
 bool is_image_size(const std::string& text) {
   const std::size_t x = text.find('x');
@@ -103,26 +99,25 @@ void check_decode_options(const DecodeArguments& arguments) {
                                                   {"--bad-list", !arguments.bad_list.empty()}};
   for (const auto& [option, is_given] : needing) {
     if (is_given && !arguments.is_on()) {
-      throw_wrong_decoding(std::string(option) + " needs --decode rgb or --decode auto");
+      throw_usage(std::string(option) + " needs --decode rgb or --decode auto");
     }
   }
   if (!arguments.image_field.empty() && arguments.decode != "rgb") {
-    throw_wrong_decoding("--image-field needs --decode rgb");
+    throw_usage("--image-field needs --decode rgb");
   }
   if (resizes && !is_image_size(arguments.resize)) {
-    throw_wrong_decoding(
-        "--resize: expected HEIGHTxWIDTH, each from 1 to 99999, e.g. 224x224; got " +
-        in_quotes(arguments.resize));
+    throw_usage("--resize: expected HEIGHTxWIDTH, each from 1 to 99999, e.g. 224x224; got " +
+                in_quotes(arguments.resize));
   }
-  if (!arguments.crop.empty() && !resizes) throw_wrong_decoding("--crop needs --resize HxW");
+  if (!arguments.crop.empty() && !resizes) throw_usage("--crop needs --resize HxW");
   const char* const of_an_epoch = !arguments.trace.empty()      ? "--trace"
                                   : arguments.max_bad           ? "--max-bad"
                                   : !arguments.bad_list.empty() ? "--bad-list"
                                                                 : nullptr;
   if (of_an_epoch != nullptr && arguments.replay) {
-    throw_wrong_decoding(std::string(of_an_epoch) +
-                         " cannot be given with --replay, which loads one batch; leave out "
-                         "--replay");
+    throw_usage(std::string(of_an_epoch) +
+                " cannot be given with --replay, which loads one batch; leave out "
+                "--replay");
   }
   // Check it now, not after an epoch.
   if (!arguments.trace.empty()) require_own_file("--trace", arguments.trace, kTraceBegin);

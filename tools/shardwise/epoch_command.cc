@@ -64,7 +64,7 @@ struct EpochReport {
 /// Returns the ranks that read at the same time through this node's cache. This is only the loaded
 /// rank, unless --nodes or a launcher sets others. Errors: wrong usage.
 RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) {
-  const std::uint64_t rank = sampler.rank(), world = sampler.world_size();
+  const std::uint64_t rank = sampler.rank();
   if (!options.nodes) return options.run.node.value_or(RankOptions::Range{rank, 1});
   if (!options.run.rank) {
     throw CLI::ValidationError(
@@ -72,13 +72,7 @@ RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) 
         "needs --rank, because without --rank this command loads all ranks, one after "
         "another");
   }
-  if (world % *options.nodes != 0) {
-    throw CLI::ValidationError(
-        "--nodes", fmt::format("--world {} is not a multiple of --nodes {}; give each node the "
-                               "same number of ranks",
-                               world, *options.nodes));
-  }
-  const std::uint64_t count = world / *options.nodes;
+  const std::uint64_t count = ranks_per_node(sampler.world_size(), *options.nodes);
   return {.first = rank / count * count, .count = count};
 }
 
@@ -405,10 +399,6 @@ void run(const EpochOptions& options, Output& out) {
     print_report(options, run, loading, report, out);
   }
 }
-
-}  // namespace
-
-namespace {
 
 /// Refuses options that only the loader obeys.
 void refuse_loader_options(CLI::App& command) {

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "base/error_types.h"
 #include "base/text.h"
@@ -20,7 +19,6 @@
 #include "output.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
-#include "shardwise/data/fetch_plan.h"
 
 namespace shardwise::tools {
 namespace {
@@ -37,25 +35,16 @@ struct FillOptions {
   bool json = false;
 };
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
-}
-
 /// Returns the ranks whose shards are fetched: the rank of --rank, the ranks of --node, or all.
 RankOptions::Range ranks_of(const FillOptions& options, const Sampler& sampler) {
   if (options.run.rank) return {.first = *options.run.rank, .count = 1};
   if (!options.nodes) return {.first = 0, .count = sampler.world_size()};
   const std::uint64_t nodes = *options.nodes;
   if (*options.node >= nodes) {
-    refuse(fmt::format("--node {} is not below --nodes {}; nodes are numbered from 0",
-                       *options.node, nodes));
+    throw_usage(fmt::format("--node {} is not below --nodes {}; nodes are numbered from 0",
+                            *options.node, nodes));
   }
-  if (sampler.world_size() % nodes != 0) {
-    refuse(fmt::format(
-        "--world {} is not a multiple of --nodes {}; give each node the same number of ranks",
-        sampler.world_size(), nodes));
-  }
-  const std::uint64_t count = sampler.world_size() / nodes;
+  const std::uint64_t count = ranks_per_node(sampler.world_size(), nodes);
   return {.first = *options.node * count, .count = count};
 }
 
@@ -81,8 +70,7 @@ Run open_fill(const FillOptions& options) {
 
 std::uint64_t budget_of(const FillOptions& options, const MixedDataset& data) {
   if (const auto& cache = data.part(0).cache()) return cache->options().budget_bytes;
-  const std::vector<std::uint64_t> sizes = FetchPlan::Shards::of(data.part(0)).sizes_bytes;
-  return options.cache.budget.of(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
+  return options.cache.budget.of(cached_bytes(data.part(0)));
 }
 
 CacheFill::Outcome fill(const FillOptions& options, const CacheFill& wanted,
@@ -130,7 +118,7 @@ void run(const FillOptions& options, Output& out) {
   if (options.run.index.empty() && options.run.order.mix.empty()) {
     throw CLI::RequiredError("INDEX");
   }
-  if (options.epochs == 0) refuse("--epochs is 0; give at least 1");
+  if (options.epochs == 0) throw_usage("--epochs is 0; give at least 1");
   const Run opened = open_fill(options);
   const MixedDataset& data = *opened.data;
   const CacheFill wanted = CacheFill::of(data, *opened.sampler,

@@ -157,10 +157,6 @@ SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeTo
   return SampleSet(*arguments.size);
 }
 
-}  // namespace
-
-namespace {
-
 /// Adds the option for a field. Calls `given` with the option's text, which is empty for a flag.
 template <class Owner, class Value, class Given>
 CLI::Option* add_field(CLI::App& command, const detail::Field<Owner, Value>& field,
@@ -505,6 +501,14 @@ SampleNames names_of(const MixedDataset& data, std::uint64_t sample) {
   return {.key = std::string(segment_of(index, shard).key(local)),
           .shard = shard,
           .url = without_secrets(index.shard(shard).path)};
+}
+
+std::uint64_t ranks_per_node(std::uint64_t world, std::uint64_t nodes) {
+  if (world % nodes == 0) return world / nodes;
+  throw_usage(
+      fmt::format("--world {} is not a multiple of --nodes {}; give each node the same number of "
+                  "ranks",
+                  world, nodes));
 }
 
 }  // namespace shardwise::tools

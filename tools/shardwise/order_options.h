@@ -117,6 +117,9 @@ Run open_run(const RunArguments& arguments, const StepSize& step = {});
 /// Opens the run for samples without a data set.
 Run open_run(const RunArguments& arguments, const SampleSet& samples);
 
+/// Returns the number of ranks of each node. Errors: wrong usage if it is not the same.
+std::uint64_t ranks_per_node(std::uint64_t world, std::uint64_t nodes);
+
 /// A sample's key and shard, as shown in lists.
 struct SampleNames {
   std::string key;          // unchanged bytes

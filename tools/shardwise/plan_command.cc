@@ -36,10 +36,7 @@ struct PlanOptions {
 /// @param has_window  set to true if a smaller --window is possible.
 FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
   if (options.run.rank) {
-    throw CLI::ValidationError(
-        "--rank does not apply to a plan, which covers all ranks; leave "
-        "out --rank",
-        CLI::ExitCodes::ValidationError);
+    throw_usage("--rank does not apply to a plan, which covers all ranks; leave out --rank");
   }
   try {
     Run run;
@@ -58,16 +55,8 @@ FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
       run = open_run(options.run);
       shards = FetchPlan::Shards::of(*run.data);
     }
-    const std::uint64_t num_ranks = run.sampler->world_size();
-    if (options.plan.nodes == 0) {
-      throw CLI::ValidationError("--nodes is 0; give at least 1", CLI::ExitCodes::ValidationError);
-    }
-    if (num_ranks % options.plan.nodes != 0) {
-      throw CLI::ValidationError(fmt::format("--world {} is not a multiple of --nodes {}; give "
-                                             "each node the same number of ranks",
-                                             num_ranks, options.plan.nodes),
-                                 CLI::ExitCodes::ValidationError);
-    }
+    if (options.plan.nodes == 0) throw_usage("--nodes is 0; give at least 1");
+    (void)ranks_per_node(run.sampler->world_size(), options.plan.nodes);
     const std::vector<std::uint64_t>& sizes = shards.sizes_bytes;
     FetchPlan::Options plan = options.plan;
     plan.cache_bytes =
@@ -79,7 +68,7 @@ FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
     }
     return plan_fetches(*run.sampler, shards, plan);
   } catch (const InvalidArgument& e) {
-    throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
+    throw_usage(e.what());
   }
 }
 

@@ -1,5 +1,7 @@
 #include "table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <string_view>
@@ -17,12 +19,6 @@ bool is_number(std::string_view cell) {
   return cell == "NULL" || cell.find_first_not_of("0123456789.,+-eE") == std::string_view::npos;
 }
 
-std::string joined_by_tabs(const std::vector<std::string>& cells) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) line += (i == 0 ? "" : "\t") + cells[i];
-  return line;
-}
-
 }  // namespace
 
 Table::Table(Output& out, std::vector<TableColumn> columns, bool header)
@@ -33,13 +29,13 @@ Table::Table(Output& out, std::vector<TableColumn> columns, bool header)
   if (terminal_ || !header) return;
   std::vector<std::string> names;
   for (const TableColumn& column : columns_) names.push_back(column.name);
-  out_.print("{}\n", out_.head(joined_by_tabs(names)));
+  out_.print("{}\n", out_.head(fmt::format("{}", fmt::join(names, "\t"))));
 }
 
 void Table::add(std::vector<std::string> cells) {
   SHARDWISE_ASSERT(cells.size() == columns_.size());
   if (!terminal_) {
-    out_.print("{}\n", joined_by_tabs(cells));
+    out_.print("{}\n", fmt::join(cells, "\t"));
   } else if (!widths_.empty()) {
     grow_for(cells);
     out_.print("{}\n", line_of(cells));

@@ -14,6 +14,7 @@
 #include "base/url.h"
 #include "fetch_options.h"
 #include "first_use.h"
+#include "options.h"
 #include "shardwise/base/error.h"
 #include "shardwise/libtorch/checkpoint.h"
 
@@ -147,7 +148,7 @@ void check(const Options& options, int world_size) {
   try {
     libtorch::ImageLoader::validate(train, loader_options(options, 1, train), world_size);
   } catch (const InvalidArgument& e) {
-    throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
+    tools::throw_usage(e.what());
   }
   if (!options.eval_index.empty()) {
     require_samples(open_dataset(options.eval_index, options.eval_root, options),

@@ -218,8 +218,7 @@ bool parse_options(int argc, char** argv, std::function<std::string()> version, 
       throw CLI::RequiredError("--train or --mix");
     }
     if (!options.train_index.empty() && !options.order.mix.empty()) {
-      throw CLI::ValidationError("--mix cannot be given with --train; leave out --train",
-                                 CLI::ExitCodes::ValidationError);
+      tools::throw_usage("--mix cannot be given with --train; leave out --train");
     }
     tools::check_order_options(options.order);
     options.first_use.fetching = options.cache.fetching;

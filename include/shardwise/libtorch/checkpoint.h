@@ -103,7 +103,6 @@ class SHARDWISE_EXPORT Checkpoint {
   };
 
   [[nodiscard]] const Value& value(const std::string& name) const;
-  [[nodiscard]] torch::Tensor view(const std::string& name) const;
   void put_value(const std::string& name, Value value);
 
   ResumeToken token_;

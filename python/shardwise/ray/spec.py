@@ -67,15 +67,19 @@ def dataset_of(reference: bytes) -> _core.Dataset:
     return data
 
 
-@functools.lru_cache(maxsize=16)
-def sampler_of(reading: Reading) -> _core.Sampler:
-    """The sampler of the rank, at the beginning of the epoch, or at the place of the token."""
-    sampler = _core.Sampler(
+def _new_sampler(reading: Reading) -> _core.Sampler:
+    return _core.Sampler(
         dataset_of(reading.reference),
         reading.order,
         rank=reading.rank,
         world_size=reading.world_size,
     )
+
+
+@functools.lru_cache(maxsize=16)
+def sampler_of(reading: Reading) -> _core.Sampler:
+    """The sampler of the rank, at the beginning of the epoch, or at the place of the token."""
+    sampler = _new_sampler(reading)
     if reading.token is not None:
         sampler.resume(reading.token)
     if sampler.epoch != reading.epoch:
@@ -86,12 +90,7 @@ def sampler_of(reading: Reading) -> _core.Sampler:
 def resumed(reading: Reading, token: str) -> Reading:
     """The reading from the token's place on. Raises Mismatch if the token is of other data or
     another order."""
-    sampler = _core.Sampler(
-        dataset_of(reading.reference),
-        reading.order,
-        rank=reading.rank,
-        world_size=reading.world_size,
-    )
+    sampler = _new_sampler(reading)
     sampler.resume(token)
     return reading._replace(epoch=sampler.epoch, token=token)
 

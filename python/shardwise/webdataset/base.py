@@ -39,10 +39,8 @@ def pytorch_worker_info(group: Any = None) -> tuple[int, int, int, int]:
     worker, num_workers = 0, 1
     if "WORKER" in os.environ and "NUM_WORKERS" in os.environ:
         worker, num_workers = int(os.environ["WORKER"]), int(os.environ["NUM_WORKERS"])
-    elif (data := sys.modules.get("torch.utils.data")) is not None:
-        info = data.get_worker_info()
-        if info is not None:
-            worker, num_workers = info.id, info.num_workers
+    elif (info := _info_of_torch()) is not None:
+        worker, num_workers = info.id, info.num_workers
     return rank, world_size, worker, num_workers
 
 
@@ -53,16 +51,20 @@ def _ranks_of(group: Any) -> tuple[int, int]:
     return distributed.get_rank(group=group), distributed.get_world_size(group=group)
 
 
+def _info_of_torch() -> Any:
+    """Returns get_worker_info() of torch: None outside of a DataLoader's workers."""
+    data = sys.modules.get("torch.utils.data")
+    return None if data is None else data.get_worker_info()
+
+
 def is_worker() -> bool:
     """True in a worker of a DataLoader."""
-    data = sys.modules.get("torch.utils.data")
-    return data is not None and data.get_worker_info() is not None
+    return _info_of_torch() is not None
 
 
 def base_seed_of_worker() -> int:
     """The seed that a DataLoader drew for this pass and worker; 0 outside of a worker."""
-    data = sys.modules.get("torch.utils.data")
-    info = None if data is None else data.get_worker_info()
+    info = _info_of_torch()
     return 0 if info is None else int(info.seed)
 
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 from urllib.parse import urlparse
@@ -193,6 +194,8 @@ def default_cache_dir() -> str:
     """Returns the folder for shards that cannot be read in place, if no cache_dir is given: one of
     this user in the temporary folder."""
     folder = os.path.join(tempfile.gettempdir(), f"_shardwise_webdataset_{os.getuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)  # before the check, so that nobody else can make it in between
     require_own(folder)
     return folder
 

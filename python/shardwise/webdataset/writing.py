@@ -164,16 +164,18 @@ class TarWriter(WithBlock):
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        if self._is_empty:
-            writer._abandon()
-            with open(self._path, "wb") as file:
-                file.write(_EMPTY_TAR)
-        else:
-            writer.close()
-        if self._folder is not None:
-            with open(self._path, "rb") as file:
-                shutil.copyfileobj(file, self._file)
-            shutil.rmtree(self._folder)
+        try:
+            if self._is_empty:
+                writer._abandon()
+                with open(self._path, "wb") as file:
+                    file.write(_EMPTY_TAR)
+            else:
+                writer.close()
+            if self._folder is not None:
+                with open(self._path, "rb") as file:
+                    shutil.copyfileobj(file, self._file)
+        finally:
+            self._abandon()
             self._file = None  # closes the opener's file before post() is called
 
     def _abandon(self) -> None:

@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import pickle
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -504,6 +505,18 @@ def test_writers_write_what_the_pipeline_reads(tmp_path: Path) -> None:
             wds.TarWriter(str(tmp_path / "no.tar"), **options)
     with pytest.raises(Unsupported, match="Popen"):
         wds.TarWriter("pipe:cat")
+
+
+def test_a_writer_to_a_full_disk_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with open("/dev/full", "wb", buffering=0) as file:
+        tar = wds.TarWriter(file)
+        tar.write({"__key__": "a", "x": b""})
+        with pytest.raises(OSError, match="No space left"):
+            tar.close()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_writer_whose_block_fails_leaves_no_shard(tmp_path: Path) -> None:

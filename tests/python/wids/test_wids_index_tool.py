@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import FileServer
+from shardwise.errors import InvalidArgument
 from shardwise.wids import ShardListDataset
 from shardwise.wids.index_tool import (
     AtomicJsonUpdate,
@@ -158,6 +159,9 @@ def test_sample_shows_fields(made: Path, capsysbinary: pytest.CaptureFixture[byt
 def test_names_and_numbers_are_shown_short() -> None:
     assert expand_braces("a-{08..11}.{x,y}")[:3] == ["a-08.x", "a-08.y", "a-09.x"]
     assert expand_braces("{1..3}") == ["1", "2", "3"]
+    for pattern in ("{1..1000001}", "{1..1001}{1..1000}", "{a,b}" * 40):
+        with pytest.raises(InvalidArgument, match="more than 1,000,000; give a list"):
+            expand_braces(pattern)
     assert [format_with_suffix(n) for n in (0, 999, 1234567)] == ["0.0", "999.0", "1.2M"]
     assert shorten_name("/data/train/train-000{0..9}") == "data-train"
 
