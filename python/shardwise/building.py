@@ -85,7 +85,7 @@ def index(
     progress: a function that is called repeatedly, by one thread at a time. An exception that it
         raises ends the build.
     cache: a ShardCache whose options, e.g. credentials and URL bases, are used to fetch URLs.
-        Nothing is stored in it.
+        The build stores no shard in the cache.
 
     The index appears only when it is complete. If a build is interrupted, the next call continues
     where it stopped.

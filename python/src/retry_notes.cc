@@ -17,8 +17,8 @@ namespace nb = nanobind;
 namespace shardwise::python {
 namespace {
 
-/// Notes that no thread logs are dropped beyond this number, e.g. in a process whose main thread
-/// never waits for this package.
+/// Maximum number of notes that wait for log_retries(). More notes are dropped, e.g. in a process
+/// whose main thread never waits for this package.
 constexpr std::size_t kMaxNotes = 64;
 
 struct Notes {

@@ -188,7 +188,8 @@ std::string Copy::unreached(const std::optional<Origin>& kept, const std::string
 }
 
 Copy::State Copy::state() const try { return remote().state(url_); } catch (const NotFound& e) {
-  throw NotFound("no index is at this URL", shown_ + " (" + e.what() + ")", "or " + upload_both());
+  throw NotFound("no index is at this URL", shown_ + " (" + e.what() + ")",
+                 "if the URL is right, " + upload_both());
 }
 
 /// Like state(), for an index of which the folder has a copy.
