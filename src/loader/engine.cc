@@ -31,6 +31,10 @@
 //
 // The meter has its own lock. No thread takes it while it holds mutex_.
 //
+// Threads that make batches faster than the consumer takes them would compete with the consumer for
+// its core. So only as many threads work as the consumer needs: one fewer each time that all batches
+// in flight are ready, and all threads once half of them or fewer are ready. The others wait.
+//
 // Waking a thread takes longer than making a quick batch, so the thread that plans a quick batch
 // makes it. More batches may be in flight if they are quick, and next() wakes a thread only once
 // half of them are taken.
@@ -73,7 +77,9 @@ Engine::Engine(MixedDataset data, std::vector<std::vector<Column>> columns,
                                                 column.maker()->makes_from_fields());
                                       })),
       in_parts_(fields_in_parts(columns_[0])),
-      frontier_(options_.note_read) {
+      frontier_(options_.note_read),
+      workers_(options_.threads),
+      awake_(options_.threads) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
     sizes_.emplace_back(data_.part(part));
     claims_batches_ = claims_batches_ || DatasetAccess::reads_ranges(data_.part(part));
@@ -122,6 +128,15 @@ bool Engine::may_plan() const {
   return works_.empty() || bytes_ahead_ < options_.max_bytes;
 }
 
+void Engine::adapt_workers(bool had_answer) {
+  if (source_ended_) return;
+  if (!had_answer || num_ready_ * 2 <= works_.size()) {
+    workers_ = options_.threads;
+  } else if (workers_ > 1 && num_ready_ == works_.size() && !may_plan()) {
+    --workers_;
+  }
+}
+
 std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point> since) {
   const auto asked = since.value_or(LoadMeter::Clock::now());
   std::size_t ready = 0;
@@ -133,7 +148,7 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
   }
   if (!had_answer) wait(std::chrono::nanoseconds::max());
   note_answer(asked, ready, had_answer);
-  return take_front();
+  return take_front(had_answer);
 }
 
 bool Engine::wait(std::chrono::nanoseconds time) {
@@ -184,9 +199,9 @@ void Engine::note_end() {
   answered_.reset();
 }
 
-std::optional<MadeBatch> Engine::take_front() {
+std::optional<MadeBatch> Engine::take_front(bool had_answer) {
   std::unique_ptr<Work> work;
-  bool may_wake = false;
+  bool may_wake = false, may_wake_all = false;
   {
     const Lock lock(mutex_);
     if (stopping_.load(std::memory_order_relaxed)) return std::nullopt;
@@ -194,15 +209,23 @@ std::optional<MadeBatch> Engine::take_front() {
       if (end_error_) std::rethrow_exception(end_error_);
       return std::nullopt;
     }
+    const std::size_t workers_before = workers_;
+    adapt_workers(had_answer);
+    may_wake_all = workers_ > workers_before;
     work = std::move(works_.front());
     works_.pop_front();
     --num_ready_;
     // claimed_ is still 0 if next_claim() has not run since the last claim of this Work.
     if (claimed_ > 0) --claimed_;
     bytes_ahead_ -= work->builder.size_bytes();
-    may_wake = works_.size() < std::max(options_.max_batches, max_batches() / 2);
+    may_wake =
+        awake_ < workers_ && works_.size() < std::max(options_.max_batches, max_batches() / 2);
   }
-  if (may_wake) work_there_.notify_one();
+  if (may_wake_all) {
+    work_there_.notify_all();
+  } else if (may_wake) {
+    work_there_.notify_one();
+  }
   if (work->error) std::rethrow_exception(work->error);
   return std::move(work->made);
 }
@@ -233,12 +256,16 @@ std::optional<Engine::Claim> Engine::claim_or_plan(std::chrono::nanoseconds& idl
   const Lock lock(mutex_);
   for (;;) {
     if (stopping_.load(std::memory_order_relaxed)) return Claim{};
-    if (Claim claim = next_claim(); claim.work != nullptr) return claim;
-    if (options_.threads == 0) return Claim{};  // without threads, next() plans
-    if (may_plan()) break;
-    if (source_ended_) return Claim{};
+    if (awake_ <= workers_) {
+      if (Claim claim = next_claim(); claim.work != nullptr) return claim;
+      if (options_.threads == 0) return Claim{};  // without threads, next() plans
+      if (may_plan()) break;
+      if (source_ended_) return Claim{};
+    }
     const auto start = LoadMeter::Clock::now();
+    --awake_;
     work_there_.wait(mutex_);
+    ++awake_;
     idle += LoadMeter::Clock::now() - start;
   }
   planning_ = true;
@@ -300,7 +327,7 @@ void Engine::plan_one() noexcept {
     last_rows_ = work->num_rows();
     bytes_ahead_ += work->builder.size_bytes();
     works_.push_back(std::move(work));
-    may_wake = !is_quick();
+    may_wake = awake_ < workers_ && !is_quick();
   }
   if (may_wake) work_there_.notify_all();
   if (is_ready) ready_.notify_one();
@@ -311,6 +338,7 @@ void Engine::end_source(std::exception_ptr error) noexcept {
     const Lock lock(mutex_);
     planning_ = false;
     source_ended_ = true;
+    workers_ = options_.threads;  // the threads end
     end_error_ = std::move(error);
   }
   work_there_.notify_all();

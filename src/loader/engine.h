@@ -124,8 +124,8 @@ class Engine {
   };
 
   void run(unsigned thread) noexcept;
-  /// Removes and returns the front batch, once it is ready. Returns nothing at the end.
-  std::optional<MadeBatch> take_front();
+  /// Removes and returns the front batch, which is ready. Returns nothing at the end.
+  std::optional<MadeBatch> take_front(bool had_answer);
   void make_first();
   void note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer);
   Claim wait_for_claim();
@@ -136,6 +136,9 @@ class Engine {
   [[nodiscard]] bool is_quick() const SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] std::size_t max_batches() const SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] bool has_answer() const SHARDWISE_REQUIRES(mutex_);
+  /// Called when the consumer takes a batch.
+  /// @param had_answer  whether the consumer got the batch without waiting.
+  void adapt_workers(bool had_answer) SHARDWISE_REQUIRES(mutex_);
   void plan_one() noexcept;
   void end_source(std::exception_ptr error) noexcept;
   void prepare(Work& work);
@@ -200,6 +203,8 @@ class Engine {
   bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;      // a thread is in plan_one()
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
+  std::size_t workers_ SHARDWISE_GUARDED_BY(mutex_);  // limit of threads that work at a time
+  std::size_t awake_ SHARDWISE_GUARDED_BY(mutex_);    // threads that do not wait for work
   CancelToken::Flag stopping_{false};  // written under mutex_; checked by waits for storage
   std::atomic<std::size_t> claim_rows_{1};
   std::chrono::nanoseconds waited_{};                     // the consumer's total time of waiting

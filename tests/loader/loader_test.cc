@@ -3,10 +3,12 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory_resource>
+#include <mutex>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -483,6 +485,87 @@ TEST(LoaderTest, MoreBatchesAreInFlightIfTheyAreQuick) {
   for (const unsigned threads : {1u, 2u, 5u}) {
     EXPECT_GT(most_in_flight(data, {.threads = threads}, 2 * threads, 2000), 2 * threads);
   }
+}
+
+/// Rows that note which threads make them.
+class NotedRows {
+ public:
+  static constexpr std::size_t kBatch = 16;
+
+  /// A column of one number per row. Once meet() was called, its rows wait until two threads make
+  /// rows at the same time.
+  Column column() {
+    return columns::function("number", DType::kUInt64, {1},
+                             [this](const Sample& sample, const Hash128&, columns::Row& row) {
+                               row.values<std::uint64_t>()[0] = sample.index();
+                               note(sample.index() / kBatch);
+                             });
+  }
+
+  void wait_for_rows(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return made_ >= count; });
+  }
+  std::size_t num_threads(std::size_t batch) {
+    const std::lock_guard lock(mutex_);
+    return threads_[batch].size();
+  }
+  void meet() {
+    const std::lock_guard lock(mutex_);
+    meet_ = true;
+    inside_.clear();
+  }
+  bool have_met() {
+    const std::lock_guard lock(mutex_);
+    return inside_.size() >= 2;
+  }
+
+ private:
+  void note(std::size_t batch) {
+    std::unique_lock lock(mutex_);
+    threads_[batch].insert(std::this_thread::get_id());
+    ++made_;
+    if (meet_) inside_.insert(std::this_thread::get_id());
+    changed_.notify_all();
+    if (meet_) {
+      changed_.wait_for(lock, std::chrono::minutes(2), [&] { return inside_.size() >= 2; });
+    }
+    lock.unlock();
+    std::this_thread::yield();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t made_ = 0;
+  bool meet_ = false;
+  std::set<std::thread::id> inside_;
+  std::map<std::size_t, std::set<std::thread::id>> threads_;
+};
+
+TEST(LoaderTest, OnlyAsManyThreadsWorkAsTheConsumerNeeds) {
+  constexpr std::size_t kBatches = 60, kAhead = 4, kSlow = 30;
+  const test::TempDir dir;
+  const Dataset data = make_numbers(dir, kBatches * NotedRows::kBatch);
+  NotedRows rows;
+  Loader loader(data, {.columns = {rows.column()},
+                       .order = {.kind = Sequential{}},
+                       .batch_size = NotedRows::kBatch,
+                       .threads = 3,
+                       .prefetch = kAhead});
+  // The consumer is slow: it takes a batch when all batches in flight are made.
+  for (std::size_t taken = 0; taken < kSlow; ++taken) {
+    rows.wait_for_rows(taken == 0 ? 0 : (taken + kAhead) * NotedRows::kBatch);
+    ASSERT_TRUE(loader.next());
+  }
+  rows.wait_for_rows((kSlow + kAhead) * NotedRows::kBatch);
+  for (std::size_t batch = kSlow - 10; batch < kSlow + kAhead; ++batch) {
+    EXPECT_EQ(rows.num_threads(batch), 1u) << "batch " << batch;
+  }
+  // The consumer is faster than one thread.
+  rows.meet();
+  while (loader.next()) {
+  }
+  EXPECT_TRUE(rows.have_met());
 }
 
 TEST(ReducerTest, GatherGivesTheBytesOfAllRanksInTheirOrder) {
