@@ -177,6 +177,7 @@ class SHARDWISE_EXPORT Loader {
     /// Apply mixup and cutmix to the images of each batch.
     std::optional<Mix> mix{};
     /// Number of threads that make rows ahead, at most 1024. With 0, next() makes the rows itself.
+    /// Fewer threads work while the consumer is slower than they are.
     unsigned threads = 2;
     /// Largest number of bad samples that a run leaves out instead of throwing. A sample is bad if
     /// a field is missing or cannot be decoded. A run that resumes from a token counts from 0
