@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 
 #include "base/cancel_scope.h"
 #include "base/normal_path.h"
+#include "support/process.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -109,6 +111,15 @@ TEST(LinesTest, WhoWaitsForAPipeHearsThatItIsCancelled) {
   flag = true;
   EXPECT_EQ(code.get(), ErrorCode::kCancelled);
   ::close(writer);
+}
+
+TEST(LinesTest, AWaitThatTheSystemRefusesIsAnError) {
+  EXPECT_THAT(test::in_child([]() -> std::string {
+                const test::AtMost seconds(10);
+                test::set_limit(RLIMIT_NOFILE, 0);  // poll(2) of one descriptor is then EINVAL
+                return error_text([] { read_text("", 100, "the list"); });
+              }),
+              AllOf(HasSubstr("cannot read the list"), HasSubstr("standard input")));
 }
 
 TEST(PathTest, WhatTheSystemWouldCutIsRefused) {
