@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
 #include "base/counted.h"
 #include "base/hasher.h"
 #include "base/text.h"
@@ -86,7 +87,9 @@ class QuickCheck {
     std::uint64_t begin = 0;
     if (number > 0) {
       const MemberRecord& before = segment_.members()[number - 1];
-      begin = before.data_offset() + tar::padded(before.size_bytes);
+      if (range_fits(before.data_offset(), before.size_bytes, end)) {
+        begin = before.data_offset() + tar::padded(before.size_bytes);
+      }
     }
     if (begin >= end) begin = 0;  // this member or the previous one is a resolved hard link
     begin = std::max(begin, end - std::min(end, max_bytes));
