@@ -122,6 +122,21 @@ TEST(LinesTest, AWaitThatTheSystemRefusesIsAnError) {
               AllOf(HasSubstr("cannot read the list"), HasSubstr("standard input")));
 }
 
+TEST(PathTest, AWorkingDirectoryThatWasRemovedIsNotFound) {
+  const TempDir dir;
+  EXPECT_EQ(test::in_child([&]() -> std::string {
+              const std::string gone = dir / "gone";
+              if (::mkdir(gone.c_str(), 0700) != 0 || ::chdir(gone.c_str()) != 0)
+                return "no folder";
+              if (normal_absolute_path("../x") != dir / "x") return normal_absolute_path("../x");
+              ::rmdir(gone.c_str());
+              return error_code([] { normal_absolute_path("x"); }) == ErrorCode::kNotFound
+                         ? ""
+                         : "another error";
+            }),
+            "");
+}
+
 TEST(PathTest, WhatTheSystemWouldCutIsRefused) {
   EXPECT_STREQ(c_path("a/b"), "a/b");
   const std::string path = "c\0d"s;
