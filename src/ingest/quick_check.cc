@@ -15,7 +15,6 @@ namespace {
 
 /// Number of bytes read for headers before a member's data. Almost all members need fewer.
 constexpr std::uint64_t kUsualHeaderBytes = 4096;
-constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{4} * tar::kMaxSpecialBytes;
 constexpr std::uint64_t kMaxHashedBytes = std::uint64_t{8} << 20;
 
 bool is_special(const tar::Header& header) {
@@ -63,7 +62,7 @@ class QuickCheck {
         std::string(segment_.key(sample)) + "." + std::string(segment_.field_name(member.field()));
     std::optional<tar::RawEntry> entry;
     bool is_named = false;
-    for (const std::uint64_t max_bytes : {kUsualHeaderBytes, kMaxHeaderBytes}) {
+    for (const std::uint64_t max_bytes : {kUsualHeaderBytes, tar::kMaxHeaderBytes}) {
       entry = entry_of(number, max_bytes);
       is_named = entry && may_be_named(*entry, number, sample);
       if (is_named) break;
