@@ -167,23 +167,14 @@ MetadataValue SideTableView::value_of(std::string_view key, std::uint32_t column
 }
 
 void SideTableView::validate() const {
-  Hasher128 segments;
+  table_.check_sections();
   for (std::uint64_t i = 0; i < table_.header().num_shards; ++i) {
     const SegmentView& view = segment(i);
-    SegmentHeader header;
-    std::memcpy(&header, table_.segment_bytes(i).data(), sizeof header);
-    segments.update_u64(header.checksum);
     for (std::uint32_t row = 0; row < view.num_samples(); ++row) {
       if (find(view.key(row)) != table_.directory()[i].first_sample + row) {
         table_.damaged("a key is not found");
       }
     }
-  }
-  if (segments.digest().low != table_.header().segments_checksum) {
-    table_.damaged("the segments' checksum is wrong");
-  }
-  if (!table_.keys().is_intact(table_.header().keys_checksum)) {
-    table_.damaged("the key section's checksum is wrong");
   }
 }
 
