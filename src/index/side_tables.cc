@@ -4,6 +4,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "base/bytes.h"
@@ -39,16 +40,27 @@ struct Listed {
 };
 
 /// Errors: nlohmann::json::exception; InvalidArgument.
+template <class Value>
+void read_value(const nlohmann::json& entry, const char* name, Value& value) {
+  const nlohmann::json& stored = entry.at(name);
+  // The conversion of a real number out of range would be undefined.
+  if (std::is_integral_v<Value> && !stored.is_number_integer()) {
+    throw InvalidArgument("a number is malformed", name, "");
+  }
+  stored.get_to(value);
+}
+
+/// Errors: nlohmann::json::exception; InvalidArgument.
 std::vector<Listed> parse_list(std::string_view json) {
   std::vector<Listed> tables;
   const nlohmann::json list = nlohmann::json::parse(json);
   for (const nlohmann::json& entry : list.at("tables")) {
     Listed& listed = tables.emplace_back();
     for_each_property(listed.table,
-                      [&](const char* name, auto& value) { entry.at(name).get_to(value); });
+                      [&](const char* name, auto& value) { read_value(entry, name, value); });
     listed.table.checksum = hash_of_cell({.bytes = entry.at("checksum").get<std::string>()});
-    entry.at("offset").get_to(listed.offset);
-    entry.at("bytes").get_to(listed.bytes);
+    read_value(entry, "offset", listed.offset);
+    read_value(entry, "bytes", listed.bytes);
   }
   return tables;
 }
