@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <thread>
 
@@ -128,7 +129,8 @@ TEST(PathTest, AWorkingDirectoryThatWasRemovedIsNotFound) {
               const std::string gone = dir / "gone";
               if (::mkdir(gone.c_str(), 0700) != 0 || ::chdir(gone.c_str()) != 0)
                 return "no folder";
-              if (normal_absolute_path("../x") != dir / "x") return normal_absolute_path("../x");
+              const std::string above = std::filesystem::canonical(dir.path()).string();
+              if (normal_absolute_path("../x") != above + "/x") return "another path";
               ::rmdir(gone.c_str());
               return error_code([] { normal_absolute_path("x"); }) == ErrorCode::kNotFound
                          ? ""
