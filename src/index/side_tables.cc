@@ -9,10 +9,10 @@
 
 #include "base/bytes.h"
 #include "base/error_types.h"
-#include "base/hasher.h"
 #include "base/spelling.h"
 #include "base/text.h"
 #include "index/rows.h"
+#include "shardwise/base/hash.h"
 
 namespace shardwise::detail {
 namespace {
