@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -31,6 +31,8 @@ namespace shardwise {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::uint64_t kMaxShards = 10'000'000;  // a range with more names is a typing error
+constexpr std::uint64_t kMaxNameBytes = std::uint64_t{2} << 30;  // of one pattern
 constexpr int kMaxListDepth = 8;
 
 /// True for a name that a shell's * does not match. Editors, notebooks, macOS ("._0.tar") and
@@ -86,6 +88,95 @@ struct Folders {
 
 /// Maximum size of a list in bytes: 65,536 paths of 4,096 bytes.
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{256} << 20;
+
+/// Returns the alternatives of a brace with this body; nullopt if the brace is literal text.
+std::optional<std::vector<std::string>> brace_choices(const std::string& body,
+                                                      const std::string& pattern) {
+  if (const std::size_t dots = body.find(".."); dots != std::string::npos) {
+    const std::string first = body.substr(0, dots);
+    const std::string last = body.substr(dots + 2);
+    const auto is_number = [](const std::string& s) {
+      return !s.empty() && s.size() <= 18 && s.find_first_not_of("0123456789") == std::string::npos;
+    };
+    if (!is_number(first) || !is_number(last)) {
+      if (is_command_url(pattern)) return std::nullopt;
+      throw InvalidArgument("the range is malformed", in_quotes(without_urls(pattern)),
+                            "write {000000..000146}");
+    }
+    const std::int64_t from = *parse_int64(first);
+    const std::int64_t to = *parse_int64(last);
+    if (from > to || static_cast<std::uint64_t>(to - from) >= kMaxShards) {
+      throw InvalidArgument("the range is empty, or has more than 10 million numbers",
+                            in_quotes(without_urls(pattern)),
+                            "write {000000..000146}, smaller number first");
+    }
+    const auto is_padded = [](const std::string& s) { return s.size() > 1 && s[0] == '0'; };
+    const std::size_t width =
+        is_padded(first) || is_padded(last) ? std::max(first.size(), last.size()) : 0;
+    std::vector<std::string> choices;
+    for (std::int64_t i = from; i <= to; ++i) {
+      std::string number = std::to_string(i);
+      if (number.size() < width) number.insert(0, width - number.size(), '0');
+      choices.push_back(std::move(number));
+    }
+    return choices;
+  }
+  if (body.find(',') == std::string::npos) return std::nullopt;
+  // In a command, braces may be part of a program's text, e.g. awk '{print $1, $2}'.
+  if (is_command_url(pattern) && body.find_first_of(" $'\"") != std::string::npos) {
+    return std::nullopt;
+  }
+  std::vector<std::string> choices;
+  std::size_t begin = 0;
+  for (;;) {
+    const std::size_t comma = body.find(',', begin);
+    choices.push_back(body.substr(begin, comma == std::string::npos ? comma : comma - begin));
+    if (comma == std::string::npos) return choices;
+    begin = comma + 1;
+  }
+}
+
+/// Appends the names of a pattern.
+/// @param num_names  estimated number of all names if this pattern is one of them.
+void expand(std::string pattern, std::uint64_t num_names, std::vector<std::string>& names) {
+  std::size_t open = pattern.find('{');
+  while (open != std::string::npos) {
+    const std::size_t close = pattern.find('}', open);
+    if (close == std::string::npos) {
+      if (is_command_url(pattern)) break;
+      throw InvalidArgument("a brace is not closed", in_quotes(without_urls(pattern)),
+                            "write {000000..000146}");
+    }
+    const std::size_t inner_open = pattern.rfind('{', close);
+    const std::string body = pattern.substr(inner_open + 1, close - inner_open - 1);
+    const auto choices = brace_choices(body, pattern);
+    if (!choices) {
+      open = pattern.find('{', close);
+      continue;
+    }
+    // Estimate before names are made: a list from others may have a pattern of any number of names.
+    if (choices->size() > kMaxShards / num_names) {
+      throw InvalidArgument("there are more than 10 million shards",
+                            in_quotes(without_urls(pattern)), "choose a smaller range");
+    }
+    const auto with = [&](const std::string& choice) {
+      return pattern.substr(0, inner_open) + choice + pattern.substr(close + 1);
+    };
+    if (choices->size() > 1) {
+      for (const std::string& choice : *choices) {
+        expand(with(choice), num_names * choices->size(), names);
+      }
+      return;
+    }
+    pattern = with(choices->front());
+    open = pattern.find('{');
+  }
+  if (pattern.size() > kMaxNameBytes / num_names) {
+    throw InvalidArgument("the names of the shards need more than 2 GiB",
+                          in_quotes(without_urls(pattern)), "choose a smaller range");
+  }
+  names.push_back(std::move(pattern));
+}
 
 /// Rejects "a.tar::b.tar", WebDataset's syntax for joined sources, unless a file has that name.
 /// Colons in an IPv6 address ([::1]) of a URL are allowed.
@@ -289,21 +380,21 @@ class Expander {
       throw InvalidArgument("there are more than 10 million shards",
                             in_quotes(without_secrets(path)), "narrow the pattern");
     }
-    num_bytes_ += path.size();
-    if (num_bytes_ > kMaxNameBytes) {
-      throw InvalidArgument("the names of the shards need more than 4 GiB",
-                            in_quotes(without_secrets(path)), "narrow the pattern");
-    }
     list_.shards.push_back(path);
   }
 
   const RemoteAccess& remote_;
-  std::uint64_t num_bytes_ = 0;   ///< of the names of the shards so far
   bool may_name_others_ = false;  ///< a source is a directory, a glob or a descriptor
   SourceList list_;
 };
 
 }  // namespace
+
+std::vector<std::string> expand_braces(const std::string& pattern) {
+  std::vector<std::string> names;
+  expand(pattern, 1, names);
+  return names;
+}
 
 std::string without_urls(const std::string& text) {
   const std::size_t url = text.find("://");

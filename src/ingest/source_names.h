@@ -1,16 +1,10 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace shardwise {
-
-/// Largest number of shards, and largest total size of their names in bytes. A pattern with more
-/// names is a typing error.
-inline constexpr std::uint64_t kMaxShards = 10'000'000;
-inline constexpr std::uint64_t kMaxNameBytes = std::uint64_t{4} << 30;
 
 /// True if a file with this name counts as a shard in a directory that is used as a source.
 bool is_named_like_a_shard(const std::string& path);
@@ -19,8 +13,7 @@ bool is_named_like_a_shard(const std::string& path);
 bool is_named_like_a_descriptor(const std::string& path);
 
 /// Expands `a{1..3}b{x,y}` to a1bx, a1by, a2bx, ...; a brace without `..` or `,` is literal text.
-/// Errors: InvalidArgument for a malformed pattern, or for more names than kMaxShards or
-///   kMaxNameBytes; the names are counted before any name is made.
+/// Errors: InvalidArgument for a malformed pattern, or a pattern of more than 10 million names.
 std::vector<std::string> expand_braces(const std::string& pattern);
 
 /// Returns `text` for error texts, without the secrets of its URLs. If the whole text is a URL, the
