@@ -80,7 +80,9 @@ std::string read_text(const std::string& path, std::uint64_t max_bytes, std::str
   for (;;) {
     CancelScope::joined(cancel).throw_if_cancelled();
     pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
-    if (::poll(&ready, 1, kSliceMs) <= 0) continue;
+    const int num_ready = ::poll(&ready, 1, kSliceMs);
+    if (num_ready < 0 && errno != EINTR) throw_errno(errno, cannot_read, name);
+    if (num_ready <= 0) continue;
     const ssize_t n = ::read(fd, piece.data(), piece.size());
     if (n == 0) return text;
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;

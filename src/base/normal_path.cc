@@ -4,12 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <climits>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
 #include <utility>
 
+#include "base/errno_error.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -85,9 +88,17 @@ std::string normal_path(const std::string& path) {
   return normal.empty() ? "." : normal.string();
 }
 
+std::string working_directory() {
+  char path[PATH_MAX] = {};
+  if (::getcwd(path, sizeof path) == nullptr) {
+    throw_errno(errno, "cannot access the working directory", ".");
+  }
+  return path;
+}
+
 std::string normal_absolute_path(const std::string& path) {
   const std::string whole = at_home(path);
-  return normal_path(whole.starts_with('/') ? whole : fs::absolute(whole).string());
+  return normal_path(whole.starts_with('/') ? whole : working_directory() + "/" + whole);
 }
 
 const char* c_path(const std::string& path) {

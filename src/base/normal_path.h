@@ -26,7 +26,12 @@ using detail::at_home;
 /// Cost: one lstat(2) per "..". Only symbolic links directly before a ".." are resolved.
 std::string normal_path(const std::string& path);
 
+/// Returns the absolute path of this process's working directory.
+/// Errors: NotFound if the directory was removed; kIo.
+std::string working_directory();
+
 /// Applies at_home() and normal_path(), and makes the path absolute.
+/// Errors: those of at_home() and working_directory().
 std::string normal_absolute_path(const std::string& path);
 
 /// Returns the path for system calls. A NUL is refused, because a system call would use only the

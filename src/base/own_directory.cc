@@ -52,12 +52,6 @@ std::deque<std::string> names_of(const std::string& path) {
   return names;
 }
 
-std::string working_directory() {
-  char path[PATH_MAX] = {};
-  if (::getcwd(path, sizeof path) == nullptr) throw_errno(errno, "cannot access", ".");
-  return path;
-}
-
 /// Sets the file's mode. A failure is ignored, because a shared file may belong to another user.
 void set_mode(const File& file, mode_t mode) noexcept {
   struct stat st {};

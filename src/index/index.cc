@@ -36,7 +36,7 @@ namespace {
 std::string home_of(const std::string& path) {
   std::string directory = directory_of(path);
   if (directory[0] == '/') return directory;
-  const std::filesystem::path here = std::filesystem::current_path();
+  const std::filesystem::path here = working_directory();
   return directory == "." ? here.string() : (here / directory).string();
 }
 

@@ -4,14 +4,15 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <type_traits>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/error_types.h"
-#include "base/hasher.h"
 #include "base/spelling.h"
 #include "base/text.h"
 #include "index/rows.h"
+#include "shardwise/base/hash.h"
 
 namespace shardwise::detail {
 namespace {
@@ -39,16 +40,27 @@ struct Listed {
 };
 
 /// Errors: nlohmann::json::exception; InvalidArgument.
+template <class Value>
+void read_value(const nlohmann::json& entry, const char* name, Value& value) {
+  const nlohmann::json& stored = entry.at(name);
+  // The conversion of a real number out of range would be undefined.
+  if (std::is_integral_v<Value> && !stored.is_number_integer()) {
+    throw InvalidArgument("a number is malformed", name, "");
+  }
+  stored.get_to(value);
+}
+
+/// Errors: nlohmann::json::exception; InvalidArgument.
 std::vector<Listed> parse_list(std::string_view json) {
   std::vector<Listed> tables;
   const nlohmann::json list = nlohmann::json::parse(json);
   for (const nlohmann::json& entry : list.at("tables")) {
     Listed& listed = tables.emplace_back();
     for_each_property(listed.table,
-                      [&](const char* name, auto& value) { entry.at(name).get_to(value); });
+                      [&](const char* name, auto& value) { read_value(entry, name, value); });
     listed.table.checksum = hash_of_cell({.bytes = entry.at("checksum").get<std::string>()});
-    entry.at("offset").get_to(listed.offset);
-    entry.at("bytes").get_to(listed.bytes);
+    read_value(entry, "offset", listed.offset);
+    read_value(entry, "bytes", listed.bytes);
   }
   return tables;
 }
@@ -167,23 +179,14 @@ MetadataValue SideTableView::value_of(std::string_view key, std::uint32_t column
 }
 
 void SideTableView::validate() const {
-  Hasher128 segments;
+  table_.check_sections();
   for (std::uint64_t i = 0; i < table_.header().num_shards; ++i) {
     const SegmentView& view = segment(i);
-    SegmentHeader header;
-    std::memcpy(&header, table_.segment_bytes(i).data(), sizeof header);
-    segments.update_u64(header.checksum);
     for (std::uint32_t row = 0; row < view.num_samples(); ++row) {
       if (find(view.key(row)) != table_.directory()[i].first_sample + row) {
         table_.damaged("a key is not found");
       }
     }
-  }
-  if (segments.digest().low != table_.header().segments_checksum) {
-    table_.damaged("the segments' checksum is wrong");
-  }
-  if (!table_.keys().is_intact(table_.header().keys_checksum)) {
-    table_.damaged("the key section's checksum is wrong");
   }
 }
 

@@ -106,6 +106,20 @@ SegmentView TableView::segment(std::uint64_t shard) const {
   return *view;
 }
 
+void TableView::check_sections() const {
+  Hasher128 segments;
+  for (std::uint64_t shard = 0; shard < header_->num_shards; ++shard) {
+    static_cast<void>(segment(shard));
+    SegmentHeader header;
+    std::memcpy(&header, segment_bytes(shard).data(), sizeof header);
+    segments.update_u64(header.checksum);
+  }
+  if (segments.digest().low != header_->segments_checksum) {
+    damaged("the segments' checksum is wrong");
+  }
+  if (!keys_.is_intact(header_->keys_checksum)) damaged("the key section's checksum is wrong");
+}
+
 std::string_view TableView::key_in(std::string_view bytes, std::uint64_t sample) const {
   const std::uint64_t shard = shard_of(sample);
   const auto key =

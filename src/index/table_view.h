@@ -45,6 +45,10 @@ class TableView {
   std::string_view segment_bytes(std::uint64_t shard) const noexcept;
   /// Returns a shard's segment after checking it completely. Errors: CorruptIndex.
   SegmentView segment(std::uint64_t shard) const;
+  /// Checks the parts that the constructor does not check: every segment, and the key section.
+  /// Errors: CorruptIndex.
+  /// Cost: reads the whole table.
+  void check_sections() const;
   /// Returns the key of a sample. It checks only the bounds of what it reads.
   /// REQUIRES: sample < header().num_samples. Errors: CorruptIndex.
   std::string_view unchecked_key(std::uint64_t sample) const { return key_in(bytes_, sample); }

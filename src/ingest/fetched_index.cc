@@ -15,6 +15,7 @@
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/hasher.h"
+#include "base/mapped_file.h"
 #include "base/own_directory.h"
 #include "base/spelling.h"
 #include "base/text.h"
@@ -22,6 +23,7 @@
 #include "index/index_files.h"
 #include "index/offset_table.h"
 #include "index/origin.h"
+#include "index/table_view.h"
 #include "index/table_writer.h"
 #include "ingest/index_folder.h"
 #include "ingest/remote_shards.h"
@@ -84,6 +86,22 @@ std::optional<Hash128> intact_fingerprint(const std::string& path) try {
   return files.catalogue().meta().summary.fingerprint;
 } catch (const Error&) {
   return std::nullopt;  // e.g. a file that a killed process left
+}
+
+/// True if the table has this checksum in its header, and all its sections are those of its header.
+/// Such a table is right even if a catalogue that names it is wrong.
+/// Cost: reads the table.
+bool is_intact_table(const std::string& path, std::uint64_t checksum) {
+  try {
+    const MappedFile file = MappedFile::open(path);
+    const TableView table(file.bytes(), {});
+    table.check_sections();
+    return table.header().header_checksum == checksum;
+  } catch (const CorruptIndex&) {
+  } catch (const VersionMismatch&) {
+  } catch (const NotFound&) {
+  }
+  return false;
 }
 
 /// The copy of one index at a URL.
@@ -267,7 +285,8 @@ std::string Copy::refresh(const State& seen) const {
 Origin Copy::fetch(const State& now) const {
   Origin origin = fetch_catalogue(now);
   const std::string path = in_folder(origin.index);
-  std::string table;
+  std::string table;  // set once the folder has the table
+  std::uint64_t table_checksum = 0;
   try {
     {
       const Catalogue catalogue(path);
@@ -279,12 +298,20 @@ Origin Copy::fetch(const State& now) const {
       }
       fetch_table(meta);
       table = in_folder(meta.table_file);
+      table_checksum = meta.table_checksum;
     }
     IndexFiles(path).check_sections();
-  } catch (const VersionMismatch&) {
-    throw;
-  } catch (const CorruptIndex& e) {
-    if (!table.empty()) ::unlink(table.c_str());
+  } catch (const Error& e) {
+    const bool has_table = !table.empty();
+    // The table is of the catalogue's version, so another version in its header is damage.
+    const bool is_damage = e.code() == ErrorCode::kCorruptIndex ||
+                           (has_table && e.code() == ErrorCode::kVersionMismatch);
+    if (!is_damage) throw;
+    // Remove the wrong file of the two. A wrong catalogue may name the table of another version,
+    // which running jobs use.
+    if (has_table) {
+      ::unlink(is_intact_table(table, table_checksum) ? path.c_str() : table.c_str());
+    }
     throw NotAPair("the index at the URL is damaged, or its two files do not belong together",
                    shown_ + " (" + e.what() + ")", upload_both());
   }

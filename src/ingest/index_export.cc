@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/ascii.h"
 #include "base/counted.h"
@@ -177,11 +178,12 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
     refuse("the shard holds several archives, but wids reads only the first", "",
            "join the archives with `tar -A`, or repack the shard");
   }
-  std::unordered_map<std::string_view, std::vector<std::uint32_t>> samples_of_key;
+  std::unordered_map<std::string_view, std::uint64_t> first_samples;  // by key
+  std::unordered_set<std::uint64_t> names;  // the key's first sample << 24 | field number
   std::uint64_t last_offset = 0;
   for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
     const std::string_view key = segment.key(i);
-    std::vector<std::uint32_t>& same_key = samples_of_key[key];
+    const std::uint64_t first = first_samples.try_emplace(key, i).first->second;
     for (const MemberRecord& member : segment.members(i)) {
       const std::string_view field = segment.field_name(member.field());
       const std::string name = std::string(key) + "." + std::string(field);
@@ -202,17 +204,11 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
                "repack the shard without links: `tar --hard-dereference`");
       }
       last_offset = member.data_offset();
-      for (const std::uint32_t other : same_key) {
-        const auto others = segment.members(other);
-        if (std::any_of(others.begin(), others.end(), [&](const MemberRecord& record) {
-              return record.field() == member.field();
-            })) {
-          refuse("the name of the member occurs twice, but wids would read only one of the two",
-                 name, "rename one of the two members");
-        }
+      if (!names.insert(first << 24 | member.field()).second) {
+        refuse("the name of the member occurs twice, but wids would read only one of the two", name,
+               "rename one of the two members");
       }
     }
-    same_key.push_back(i);
   }
 }
 

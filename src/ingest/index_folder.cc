@@ -1,5 +1,6 @@
 #include "ingest/index_folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
 #include "base/counted.h"
 #include "base/hasher.h"
 #include "base/text.h"
@@ -14,7 +15,6 @@ namespace {
 
 /// Number of bytes read for headers before a member's data. Almost all members need fewer.
 constexpr std::uint64_t kUsualHeaderBytes = 4096;
-constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{4} * tar::kMaxSpecialBytes;
 constexpr std::uint64_t kMaxHashedBytes = std::uint64_t{8} << 20;
 
 bool is_special(const tar::Header& header) {
@@ -62,7 +62,7 @@ class QuickCheck {
         std::string(segment_.key(sample)) + "." + std::string(segment_.field_name(member.field()));
     std::optional<tar::RawEntry> entry;
     bool is_named = false;
-    for (const std::uint64_t max_bytes : {kUsualHeaderBytes, kMaxHeaderBytes}) {
+    for (const std::uint64_t max_bytes : {kUsualHeaderBytes, tar::kMaxHeaderBytes}) {
       entry = entry_of(number, max_bytes);
       is_named = entry && may_be_named(*entry, number, sample);
       if (is_named) break;
@@ -86,7 +86,9 @@ class QuickCheck {
     std::uint64_t begin = 0;
     if (number > 0) {
       const MemberRecord& before = segment_.members()[number - 1];
-      begin = before.data_offset() + tar::padded(before.size_bytes);
+      if (range_fits(before.data_offset(), before.size_bytes, end)) {
+        begin = before.data_offset() + tar::padded(before.size_bytes);
+      }
     }
     if (begin >= end) begin = 0;  // this member or the previous one is a resolved hard link
     begin = std::max(begin, end - std::min(end, max_bytes));

@@ -40,6 +40,10 @@ class RememberedStates : public RemoteShards {
     if (answer.failure) std::rethrow_exception(answer.failure);
     return answer.state;
   }
+  std::optional<State> state_if_reached(const std::string& url, std::string& why) override {
+    if (find(url)) return state(url);
+    return remote_->state_if_reached(url, why);
+  }
   /// Requests the states that are not yet known, several at a time.
   void ask_for(std::span<const std::string> shards);
   void read(const std::string& url, const State& state, std::uint64_t begin,

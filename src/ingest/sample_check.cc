@@ -1,19 +1,22 @@
 #include "ingest/sample_check.h"
 
+#include <algorithm>
 #include <span>
 
 #include "base/hasher.h"
 #include "shardwise/base/error.h"
 #include "tar/sample_name.h"
+#include "tar/tar_header.h"
 #include "tar/tar_scanner.h"
 
 namespace shardwise::detail {
 namespace {
 
-/// Returns the offset after a member's data and padding.
+/// Returns the offset after a member's data and padding. Sizes above 4 EiB, which only a damaged
+/// index has, count as 4 EiB, so that the sum does not overflow.
 std::uint64_t end_of(const MemberRecord& member) {
-  const std::uint64_t end = member.data_offset() + member.size_bytes;
-  return (end + kTarBlockBytes - 1) / kTarBlockBytes * kTarBlockBytes;
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 62;
+  return member.data_offset() + tar::padded(std::min(member.size_bytes, kMaxBytes));
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kMaxShards = 10'000'000;  // a range with more names is a typing error
+constexpr std::uint64_t kMaxNameBytes = std::uint64_t{2} << 30;  // of one pattern
 constexpr int kMaxListDepth = 8;
 
 /// True for a name that a shell's * does not match. Editors, notebooks, macOS ("._0.tar") and
@@ -133,6 +134,48 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
     if (comma == std::string::npos) return choices;
     begin = comma + 1;
   }
+}
+
+/// Appends the names of a pattern.
+/// @param num_names  estimated number of all names if this pattern is one of them.
+void expand(std::string pattern, std::uint64_t num_names, std::vector<std::string>& names) {
+  std::size_t open = pattern.find('{');
+  while (open != std::string::npos) {
+    const std::size_t close = pattern.find('}', open);
+    if (close == std::string::npos) {
+      if (is_command_url(pattern)) break;
+      throw InvalidArgument("a brace is not closed", in_quotes(without_urls(pattern)),
+                            "write {000000..000146}");
+    }
+    const std::size_t inner_open = pattern.rfind('{', close);
+    const std::string body = pattern.substr(inner_open + 1, close - inner_open - 1);
+    const auto choices = brace_choices(body, pattern);
+    if (!choices) {
+      open = pattern.find('{', close);
+      continue;
+    }
+    // Estimate before names are made: a list from others may have a pattern of any number of names.
+    if (choices->size() > kMaxShards / num_names) {
+      throw InvalidArgument("there are more than 10 million shards",
+                            in_quotes(without_urls(pattern)), "choose a smaller range");
+    }
+    const auto with = [&](const std::string& choice) {
+      return pattern.substr(0, inner_open) + choice + pattern.substr(close + 1);
+    };
+    if (choices->size() > 1) {
+      for (const std::string& choice : *choices) {
+        expand(with(choice), num_names * choices->size(), names);
+      }
+      return;
+    }
+    pattern = with(choices->front());
+    open = pattern.find('{');
+  }
+  if (pattern.size() > kMaxNameBytes / num_names) {
+    throw InvalidArgument("the names of the shards need more than 2 GiB",
+                          in_quotes(without_urls(pattern)), "choose a smaller range");
+  }
+  names.push_back(std::move(pattern));
 }
 
 /// Rejects "a.tar::b.tar", WebDataset's syntax for joined sources, unless a file has that name.
@@ -348,32 +391,9 @@ class Expander {
 }  // namespace
 
 std::vector<std::string> expand_braces(const std::string& pattern) {
-  std::size_t open = pattern.find('{');
-  while (open != std::string::npos) {
-    const std::size_t close = pattern.find('}', open);
-    if (close == std::string::npos) {
-      if (is_command_url(pattern)) break;
-      throw InvalidArgument("a brace is not closed", in_quotes(without_urls(pattern)),
-                            "write {000000..000146}");
-    }
-    const std::size_t inner_open = pattern.rfind('{', close);
-    const std::string body = pattern.substr(inner_open + 1, close - inner_open - 1);
-    if (const auto choices = brace_choices(body, pattern)) {
-      std::vector<std::string> all;
-      for (const std::string& choice : *choices) {
-        const auto rest =
-            expand_braces(pattern.substr(0, inner_open) + choice + pattern.substr(close + 1));
-        if (all.size() + rest.size() > kMaxShards) {
-          throw InvalidArgument("there are more than 10 million shards",
-                                in_quotes(without_urls(pattern)), "choose a smaller range");
-        }
-        all.insert(all.end(), rest.begin(), rest.end());
-      }
-      return all;
-    }
-    open = pattern.find('{', close);
-  }
-  return {pattern};
+  std::vector<std::string> names;
+  expand(pattern, 1, names);
+  return names;
 }
 
 std::string without_urls(const std::string& text) {

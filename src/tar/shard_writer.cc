@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/ascii.h"
@@ -202,7 +203,9 @@ struct ShardWriter::Impl {
   }
 
   void require_free(const std::string& path) const {
-    if (options.replace || !std::filesystem::exists(std::filesystem::symlink_status(path))) return;
+    std::error_code failed;  // the creation of the file then reports the error
+    const auto status = std::filesystem::symlink_status(path, failed);
+    if (options.replace || !std::filesystem::exists(status)) return;
     throw InvalidArgument("the shard already exists", in_quotes(path),
                           "choose another name" +
                               if_there(", or replace it (", "ShardWriter::Options::replace", ")"));

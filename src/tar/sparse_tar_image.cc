@@ -8,9 +8,6 @@
 namespace shardwise {
 namespace {
 
-/// Largest size in bytes of an entry's header, with the special headers before it.
-constexpr std::size_t kMaxHeaderBytes = 4 * (tar::kMaxSpecialBytes + 2 * tar::kBlockBytes);
-static_assert(kMaxHeaderBytes % tar::kBlockBytes == 0);
 constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 62;
 
 MappedFile write_image(File& image, const SparseTarImage::Keep& keep,
@@ -74,9 +71,9 @@ bool SparseTarImage::Writer::take_header(std::size_t& at) {
   std::string why;
   const auto entry = tar::read_raw_entry(pending_, at, &why);
   if (!entry) {
-    if (pending_.size() - at < kMaxHeaderBytes) return false;
-    write(at, kMaxHeaderBytes);
-    at += kMaxHeaderBytes;
+    if (pending_.size() - at < tar::kMaxHeaderBytes) return false;
+    write(at, tar::kMaxHeaderBytes);
+    at += tar::kMaxHeaderBytes;
     in_rubbish_ = true;
     rubbish_follows_end_ = behind_end_;
     return true;

@@ -237,6 +237,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
   PartialEntry partial;
   RawEntry& entry = partial.entry;
   std::string seen;  // types of the special headers read so far
+  const std::uint64_t end = offset + kMaxHeaderBytes;
   for (;;) {
     if (!range_fits(offset, kBlockBytes, archive.size())) {
       *why = "the archive ends within a header";
@@ -281,6 +282,11 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
       *why = "a special header of " + human_bytes(length) + ", above the limit of 1 MiB";
       return std::nullopt;
     }
+    const std::uint64_t next = offset + kBlockBytes + padded(length);
+    if (next + kBlockBytes > end) {
+      *why = "special headers of more than 4 MiB before an entry";
+      return std::nullopt;
+    }
     if (!range_fits(offset + kBlockBytes, padded(length), archive.size())) {
       *why = "the archive ends within a special header";
       return std::nullopt;
@@ -306,7 +312,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
       entry.target = text;
       partial.target = From::kGnu;
     }
-    offset += kBlockBytes + padded(length);
+    offset = next;
   }
 }
 

@@ -14,6 +14,11 @@ inline constexpr std::size_t kBlockBytes = 512;
 /// Largest size of a special header (pax records, long names). Larger headers are refused, because
 /// they do not occur in ordinary tars.
 inline constexpr std::uint64_t kMaxSpecialBytes = 1 << 20;
+/// Largest size of an entry's header with all special headers before it: one special header of each
+/// type, of the largest size. Without this limit, a reader would need unlimited memory, because any
+/// number of pax global headers may precede an entry.
+inline constexpr std::uint64_t kMaxHeaderBytes = 4 * (kMaxSpecialBytes + 2 * kBlockBytes);
+static_assert(kMaxHeaderBytes % kBlockBytes == 0);
 
 /// Rounds `size` up to whole blocks. REQUIRES: size <= 2^63.
 constexpr std::uint64_t padded(std::uint64_t size) noexcept {

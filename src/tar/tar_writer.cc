@@ -64,17 +64,19 @@ la_ssize_t write_to_file(archive* writer, void* target, const void* bytes, std::
 TarWriter::TarWriter(const std::string& path)
     : file_(at_home(path)), archive_(archive_write_new()) {
   if (archive_ == nullptr) throw std::bad_alloc();
-  require(archive_write_set_format_pax_restricted(archive_), "cannot write the shard");
-  require(archive_write_set_bytes_per_block(archive_, kWriteBytes), "cannot write the shard");
-  require(archive_write_set_bytes_in_last_block(archive_, kRecordBytes), "cannot write the shard");
-  require(archive_write_open(archive_, &target_, nullptr, write_to_file, nullptr),
+  archive* const writer = archive_.get();
+  require(archive_write_set_format_pax_restricted(writer), "cannot write the shard");
+  require(archive_write_set_bytes_per_block(writer, kWriteBytes), "cannot write the shard");
+  require(archive_write_set_bytes_in_last_block(writer, kRecordBytes), "cannot write the shard");
+  require(archive_write_open(writer, &target_, nullptr, write_to_file, nullptr),
           "cannot write the shard");
 }
 
 TarWriter::~TarWriter() {
   target_.file = nullptr;  // otherwise freeing the archive would write its end to the file
-  archive_write_free(archive_);
 }
+
+void TarWriter::Free::operator()(archive* writer) const noexcept { archive_write_free(writer); }
 
 void TarWriter::add(const std::string& name, std::string_view content) {
   begin(name, content.size());
@@ -98,7 +100,7 @@ void TarWriter::add_file(const std::string& name, const std::string& source) {
 }
 
 void TarWriter::commit() {
-  require(archive_write_close(archive_), "cannot finish");
+  require(archive_write_close(archive_.get()), "cannot finish");
   file_.commit();
 }
 
@@ -120,14 +122,14 @@ void TarWriter::begin(const std::string& name, std::uint64_t size_bytes) {
   archive_entry_set_perm(entry.get(), 0644);
   archive_entry_set_mtime(entry.get(), 0, 0);
   archive_entry_set_size(entry.get(), static_cast<la_int64_t>(size_bytes));
-  const int result = archive_write_header(archive_, entry.get());
+  const int result = archive_write_header(archive_.get(), entry.get());
   // A warning means that the name is not UTF-8. libarchive then stores its bytes in the pax header.
   if (result != ARCHIVE_WARN) require(result, "cannot write a header to");
 }
 
 void TarWriter::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    const la_ssize_t n = archive_write_data(archive_, bytes.data(), bytes.size());
+    const la_ssize_t n = archive_write_data(archive_.get(), bytes.data(), bytes.size());
     if (n <= 0) require(ARCHIVE_FATAL, "cannot write");
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
@@ -136,7 +138,7 @@ void TarWriter::write(std::string_view bytes) {
 void TarWriter::require(int result, const char* action) {
   if (result == ARCHIVE_OK) return;
   if (target_.failure) std::rethrow_exception(target_.failure);
-  throw_errno(archive_errno(archive_), action, file_.temporary_path());
+  throw_errno(archive_errno(archive_.get()), action, file_.temporary_path());
 }
 
 }  // namespace shardwise

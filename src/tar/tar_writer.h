@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -46,9 +47,13 @@ class TarWriter {
   void write(std::string_view bytes);
   void require(int result, const char* action);
 
+  struct Free {
+    void operator()(archive* writer) const noexcept;
+  };
+
   AtomicFile file_;
   Target target_{&file_.file(), nullptr};
-  archive* archive_;
+  const std::unique_ptr<archive, Free> archive_;
 };
 
 }  // namespace shardwise

@@ -4,15 +4,18 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <thread>
 
 #include "base/cancel_scope.h"
 #include "base/normal_path.h"
+#include "support/process.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -109,6 +112,31 @@ TEST(LinesTest, WhoWaitsForAPipeHearsThatItIsCancelled) {
   flag = true;
   EXPECT_EQ(code.get(), ErrorCode::kCancelled);
   ::close(writer);
+}
+
+TEST(LinesTest, AWaitThatTheSystemRefusesIsAnError) {
+  EXPECT_THAT(test::in_child([]() -> std::string {
+                const test::AtMost seconds(10);
+                test::set_limit(RLIMIT_NOFILE, 0);  // poll(2) of one descriptor is then EINVAL
+                return error_text([] { read_text("", 100, "the list"); });
+              }),
+              AllOf(HasSubstr("cannot read the list"), HasSubstr("standard input")));
+}
+
+TEST(PathTest, AWorkingDirectoryThatWasRemovedIsNotFound) {
+  const TempDir dir;
+  EXPECT_EQ(test::in_child([&]() -> std::string {
+              const std::string gone = dir / "gone";
+              if (::mkdir(gone.c_str(), 0700) != 0 || ::chdir(gone.c_str()) != 0)
+                return "no folder";
+              const std::string above = std::filesystem::canonical(dir.path()).string();
+              if (normal_absolute_path("../x") != above + "/x") return "another path";
+              ::rmdir(gone.c_str());
+              return error_code([] { normal_absolute_path("x"); }) == ErrorCode::kNotFound
+                         ? ""
+                         : "another error";
+            }),
+            "");
 }
 
 TEST(PathTest, WhatTheSystemWouldCutIsRefused) {

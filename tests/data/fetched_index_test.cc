@@ -701,6 +701,35 @@ TEST_F(FetchedIndexTest, ADamagedCopyIsFetchedAgain) {
             ErrorCode::kCorruptIndex);
 }
 
+TEST_F(FetchedIndexTest, ADamagedTableIsFetchedAgain) {
+  const std::string path = open().index().path();
+  const std::string table = fs::path(path).parent_path() / table_name();
+  const std::string right = read_file(table);
+  for (std::size_t at = 0; at < 64; at += 4) {  // the magic, the version, ...
+    std::string wrong = right;
+    wrong[at] = static_cast<char>(wrong[at] ^ 4);
+    write_file(table, wrong);
+    EXPECT_EQ(text_of(open(), 0), "one") << at;
+    EXPECT_EQ(read_file(table), right) << at;
+  }
+}
+
+TEST_F(FetchedIndexTest, AWrongCatalogueDoesNotRemoveTheTableOfTheCurrentVersion) {
+  open();
+  std::string wrong = read_file(index_path());
+  const std::size_t at = wrong.find(shard_name(1));  // in a row, which opening does not read
+  ASSERT_NE(at, std::string::npos);
+  ASSERT_EQ(at, wrong.rfind(shard_name(1)));
+  wrong[at] = 'q';
+  server_.serve(path_of("train.idx"), {.body = wrong, .etag = "\"wrong\""});
+  EXPECT_THAT(error_text([&] { open(); }), HasSubstr("the index at the URL is damaged"));
+  Dataset::Options offline = options();
+  offline.index_cache.offline = true;
+  EXPECT_EQ(text_of(Dataset::open(url(), offline), 0), "one");
+  EXPECT_EQ(server_.gets(table_path()), 1);
+  EXPECT_EQ(kept_with(".idx"), 1U) << "the wrong catalogue does not stay";
+}
+
 TEST_F(FetchedIndexTest, TheErrorOfADamagedSegmentSaysHowTheIndexIsFetchedAgain) {
   const std::string path = open().index().path();
   const std::string home = fs::path(path).parent_path();

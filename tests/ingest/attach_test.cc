@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <set>
 #include <sstream>
@@ -16,6 +17,7 @@
 #include "index/sqlite.h"
 #include "ingest/csv_reader.h"
 #include "ingest/side_table_writer.h"
+#include "shardwise/base/hash.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/attach.h"
@@ -340,6 +342,25 @@ TEST_F(AttachTest, DamageIsAnErrorAndNeverAnotherValue) {
     EXPECT_EQ(error_code([&] { static_cast<void>(Index::open(index_)); }),
               ErrorCode::kCorruptIndex);
   }
+}
+
+TEST_F(AttachTest, AListWithARealNumberOfRowsIsDamaged) {
+  attach_csv("id,a\ns000000,1\ns000001,2\ns000005,3\n");
+  std::string bytes = test::read_file(index_ + ".side");
+  const std::string rows = "\"rows\":3";
+  const std::size_t at = bytes.rfind(rows);
+  ASSERT_NE(at, std::string::npos);
+  bytes.insert(at + rows.size(), ".5");
+  detail::SideHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  header.file_bytes = bytes.size();
+  header.list_bytes += 2;
+  header.list_checksum = hash64(bytes.substr(header.list_offset, header.list_bytes));
+  header.header_checksum = detail::side_header_checksum(header);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  write_file(index_ + ".side", bytes);
+  EXPECT_THAT(error_text([&] { static_cast<void>(Index::open(index_)); }),
+              HasSubstr("a number is malformed"));
 }
 
 TEST_F(AttachTest, ManySegmentsAreReadInAnyOrder) {

@@ -88,6 +88,24 @@ TEST(DistinctShardsTest, UrlsAreComparedInTheirOneSpellingAndShownWithoutSecrets
                     HasSubstr("name each shard once")));
 }
 
+/// A remote source that cannot be reached.
+class UnreachedShards : public AnyShards {
+ public:
+  std::optional<State> state_if_reached(const std::string&, std::string& why) override {
+    why = "no route";
+    return std::nullopt;
+  }
+};
+
+TEST(RememberingStatesTest, ASourceThatIsNotReachedIsNotWaitedFor) {
+  const RemoteAccess remote = remembering_states(std::make_shared<UnreachedShards>(), {});
+  std::string why;
+  EXPECT_EQ(remote->state_if_reached("http://h/a.tar", why), std::nullopt);
+  EXPECT_EQ(why, "no route");
+  EXPECT_EQ(remote->state("http://h/a.tar").validator, "v");
+  EXPECT_TRUE(remote->state_if_reached("http://h/a.tar", why)) << "the state is known";
+}
+
 /// The directory real/deep/ can also be reached as link/. The kernel resolves "link/.." to real/,
 /// whose a.tar is the right shard. A purely textual resolution would give the directory of the
 /// link, which has another a.tar.

@@ -421,6 +421,23 @@ TEST(IndexContentTest, AnIndexThatHasSamplesOfHiddenFilesIsReadOn) {
   EXPECT_EQ(quick_check(index->shard(0), had, reader_of(file)), std::nullopt);
 }
 
+TEST(IndexContentTest, SizesBeyondAnyFileDoNotOverflow) {
+  constexpr std::uint64_t kHuge = ~std::uint64_t{0} - 1000;
+  SegmentBuilder builder("x.tar");
+  builder.begin_sample("a");
+  builder.add_member("cls", 512, kHuge);
+  builder.begin_sample("b");
+  builder.add_member("cls", 1536, 2);
+  const std::string bytes = builder.finish();
+  std::string why;
+  const auto segment = SegmentView::check(bytes, &why);
+  ASSERT_TRUE(segment) << why;
+  const auto first = part_of_sample(*segment, 0);
+  ASSERT_TRUE(first);
+  EXPECT_GT(first->second, std::uint64_t{1} << 61) << "not within any file";
+  EXPECT_EQ(part_of_sample(*segment, 1), std::nullopt) << "a member before it covers it";
+}
+
 TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
   const TempDir dir;
   TarBuilder tar;

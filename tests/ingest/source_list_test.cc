@@ -1,11 +1,15 @@
 #include "shardwise/ingest/source_list.h"
 
+#include <sys/resource.h>
+
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "base/error_types.h"
 #include "ingest/remote_shards.h"
 #include "ingest/source_names.h"
+#include "support/process.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -68,6 +72,51 @@ TEST(SourceListTest, BracesOfACommandsOwnStay) {
                                 "|sed 's/{a, b}/c/' x"}) {
     EXPECT_THAT(expand_braces(own), ElementsAre(own));
   }
+}
+
+TEST(SourceListTest, ABraceWithinABraceIsExpandedFirst) {
+  EXPECT_THAT(expand_braces("x{a,{1..2}}.tar"),
+              ElementsAre("xa.tar", "x1.tar", "xa.tar", "x2.tar"));
+  EXPECT_THAT(expand_braces("{{1,2}..3}{x,y}"),
+              ElementsAre("1x", "1y", "2x", "2y", "3x", "3y", "2x", "2y", "3x", "3y"));
+  EXPECT_THAT(expand_braces("{{1..1},{2..2}}{3..3}"), ElementsAre("13", "23"));
+  EXPECT_THAT(expand_braces("{plain}{a,b}"), ElementsAre("{plain}a", "{plain}b"));
+  EXPECT_THAT(expand_braces("{a,{plain}}{1,2}"), ElementsAre("{a,{plain}}1", "{a,{plain}}2"));
+  EXPECT_THAT(expand_braces("}{a,b}"), ElementsAre("}a", "}b"));
+  EXPECT_THAT(test::error_text([] { expand_braces("{x{1,2}"); }),
+              HasSubstr("a brace is not closed: '{x1'"));
+}
+
+/// Runs `body` with little memory and time.
+std::string in_small_child(const std::function<std::string()>& body) {
+  return test::in_child([&] {
+    const test::AtMost seconds(60);
+    if (!test::kSanitized) test::set_limit(RLIMIT_AS, 1 << 30);
+    return body();
+  });
+}
+
+TEST(SourceListTest, PatternsOfTooManyNamesCostNoMemory) {
+  const auto refusal = [](const std::string& pattern) {
+    return in_small_child([&] { return test::error_text([&] { expand_braces(pattern); }); });
+  };
+  const auto repeated = [](const std::string& text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  const std::string many = "{0..9999999}";
+  for (const std::string& pattern :
+       {repeated(many, 20), repeated("{a,b}", 24), many + "{a,b}", "{" + many + "," + many + "}",
+        "{x," + repeated("{a,b}", 40) + "}"}) {
+    EXPECT_THAT(refusal(pattern), HasSubstr("more than 10 million")) << pattern;
+  }
+  EXPECT_THAT(refusal(many + std::string(1000, 'n')), HasSubstr("more than 2 GiB"));
+  EXPECT_EQ(in_small_child([&]() -> std::string {
+              const auto names = expand_braces(repeated("{1..1}", 3'000));
+              return names == std::vector{std::string(3'000, '1')} ? "" : "other names";
+            }),
+            "");
 }
 
 TEST(SourceListTest, SourcesThatWebdatasetWouldJoinAreNamed) {

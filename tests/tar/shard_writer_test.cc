@@ -228,6 +228,12 @@ void write_set(const std::string& pattern, int samples, bool replace) {
   writer.close();
 }
 
+TEST(ShardWriterTest, APathThatTheSystemRefusesIsATypedError) {
+  const TempDir dir;
+  ShardWriter writer(dir / std::string(300, 'x') + "/train-%04d.tar");
+  EXPECT_EQ(test::error_code([&] { writer.write("a", Fields{{"cls", "7"}}); }), ErrorCode::kIo);
+}
+
 TEST(ShardWriterTest, AShorterSetReplacesTheWholeOfALongerOne) {
   const TempDir dir;
   write_set(dir / "a%02d.tar", 5, false);

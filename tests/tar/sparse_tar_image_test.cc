@@ -107,5 +107,28 @@ TEST(SparseTarImageTest, DamagedTarsGiveTheSameAsTheirImages) {
   std::printf("%zu pairs of scans\n", scanned);
 }
 
+TEST(SparseTarImageTest, ManySpecialHeadersGiveTheSameAsTheirImages) {
+  const test::TempDir dir;
+  TarBuilder headers;
+  for (int num_headers = 1; num_headers <= 6; ++num_headers) {
+    headers.pax({{"comment", std::string((1 << 20) - 100, 'c')}}, 'g');
+    const std::string tar =
+        TarBuilder().file("a.txt", "1").raw(headers.bytes()).file("b.txt", "2").end().bytes();
+    const auto keep = [](std::string_view, std::uint64_t) { return false; };
+    const SparseTarImage image(dir / "image", keep, [&](SparseTarImage::Writer& writer) {
+      constexpr std::size_t kPiece = 1 << 20;
+      for (std::size_t at = 0; at < tar.size(); at += kPiece) {
+        writer.take(std::string_view(tar).substr(at, kPiece));
+      }
+    });
+    for (const bool lenient : {false, true}) {
+      const std::string expected = outcome(tar, lenient);
+      EXPECT_EQ(outcome(image.bytes(), lenient), expected) << num_headers;
+      const bool is_refused = expected.find("more than 4 MiB") != std::string::npos;
+      EXPECT_EQ(is_refused, num_headers > 4) << expected;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace shardwise

@@ -275,6 +275,16 @@ TEST(TarScannerTest, SpecialHeadersAboveOneMebibyteAreRefused) {
   }
 }
 
+TEST(TarScannerTest, SpecialHeadersAboveFourMebibytesTogetherAreRefused) {
+  const std::string comment((1 << 20) - 100, 'c');
+  TarBuilder tar;
+  for (int i = 0; i < 4; ++i) tar.pax({{"comment", comment}}, 'g');
+  TarBuilder more = tar;
+  EXPECT_EQ(scan(tar.file("a", "1").end().bytes()).members.size(), 1U);
+  more.pax({{"comment", comment}}, 'g').file("a", "1").end();
+  EXPECT_THAT(scan_error(more.bytes()), HasSubstr("special headers of more than 4 MiB"));
+}
+
 TEST(TarScannerTest, SparseMembersAreNeverTakenForTheirContent) {
   TarBuilder old_gnu;
   old_gnu.file("a", "1").entry("sparse", 'S', "data").file("b", "2").end();
