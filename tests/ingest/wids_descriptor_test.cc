@@ -393,7 +393,7 @@ TEST(SourceListTest, ADescriptorStandsForItsShardsInOrder) {
 
 TEST(Md5Test, GivesTheValuesOfRfc1321AndOfLongFiles) {
   const auto md5_of = [&](const std::string& bytes) {
-    detail::Md5 md5;
+    Md5 md5;
     md5.update(bytes);
     return md5.digest();
   };
