@@ -57,6 +57,7 @@ class PipeEnd {
 /// ends, the command and all processes in its group are killed.
 class Command {
  public:
+  /// REQUIRES: `url` outlives this object.
   Command(std::vector<std::string> words, const std::string& url);
   ~Command() {
     if (pid_ < 0) return;
@@ -70,19 +71,28 @@ class Command {
   int out() const noexcept { return out_.reading(); }
   int err() const noexcept { return err_.reading(); }
   /// Returns the status as from waitpid() if the command has ended; otherwise nullopt.
-  std::optional<int> status() noexcept {
+  /// Errors: FetchError if the status is lost.
+  std::optional<int> status() {
     int status = 0;
-    if (::waitpid(pid_, &status, WNOHANG) == 0) return std::nullopt;
+    const pid_t ended = ::waitpid(pid_, &status, WNOHANG);
+    if (ended == 0) return std::nullopt;
     pid_ = -1;
+    if (ended < 0) {
+      throw_fetch_error(url_,
+                        "whether the command succeeded is unknown, because this process ignores "
+                        "SIGCHLD or waits for all its children",
+                        "set SIGCHLD to its default action before fetching (SIG_DFL)");
+    }
     return status;
   }
 
  private:
+  const std::string& url_;
   PipeEnd out_, err_;
   pid_t pid_ = -1;
 };
 
-Command::Command(std::vector<std::string> words, const std::string& url) {
+Command::Command(std::vector<std::string> words, const std::string& url) : url_(url) {
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());

@@ -1,5 +1,7 @@
 #include "storage/pipe_fetcher.h"
 
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -147,6 +149,19 @@ TEST_F(PipeFetcherTest, ACommandMayComplainLongAfterItsOutputEnded) {
   EXPECT_THAT(
       text_of({.url = "pipe:sh -c 'exec >&-; sleep 0.3; yes b | head -c 300000 >&2; exit 7'"}),
       HasSubstr("status 7: 'b')"));
+}
+
+TEST_F(PipeFetcherTest, AnUnknownStatusIsNoSuccess) {
+  struct sigaction ignore {};
+  struct sigaction before {};
+  ignore.sa_handler = SIG_IGN;
+  ASSERT_EQ(::sigaction(SIGCHLD, &ignore, &before), 0);
+  for (const std::string command : {"pipe:false", "pipe:sh -c 'echo a; exit 7'"}) {
+    EXPECT_THAT(text_of({.url = command}),
+                AllOf(HasSubstr("cannot fetch: "), HasSubstr("SIG_DFL")));
+  }
+  EXPECT_EQ(fetched({.url = "pipe:echo a", .range = {0, 2}}), "a\n");  // needs no status
+  ASSERT_EQ(::sigaction(SIGCHLD, &before, nullptr), 0);
 }
 
 TEST_F(PipeFetcherTest, NothingIsLeftOpen) {
