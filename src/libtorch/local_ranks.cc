@@ -24,17 +24,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// While it lives, blocks the launcher's signals in this thread and in threads that this one
-/// starts.
+/// starts. SIGCHLD has its default action meanwhile, because the kernel discards the exit status of
+/// a rank if SIGCHLD is ignored.
 class BlockedSignals {
  public:
   BlockedSignals() {
+    struct sigaction action {};
+    action.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &action, &child_before_);
     sigemptyset(&waited_);
     for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
       if (!is_ignored(signal)) sigaddset(&waited_, signal);
     }
     pthread_sigmask(SIG_BLOCK, &waited_, &before_);
   }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  ~BlockedSignals() {
+    ::sigaction(SIGCHLD, &child_before_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
 
@@ -58,6 +65,7 @@ class BlockedSignals {
 
   sigset_t waited_{};
   sigset_t before_{};
+  struct sigaction child_before_ {};
 };
 
 /// The environment of this process with changes, as "NAME=value" strings.

@@ -305,6 +305,12 @@ TEST_F(LocalRanksTest, WhenARankFailsTheOthersAreEnded) {
   }
 }
 
+TEST_F(LocalRanksTest, ExitCodesAreKnownWhenSigchldIsIgnored) {
+  auto* const before = std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_EQ(run_shell(2, "exit $RANK", "").first_failed, 1);
+  EXPECT_EQ(std::signal(SIGCHLD, before), SIG_IGN);
+}
+
 TEST_F(LocalRanksTest, SignalsArePassedOnAndNothingIsLeftRunning) {
   // Send it from another process: otherwise a thread of this process would take the signal.
   const pid_t sender = ::fork();
