@@ -96,8 +96,8 @@ class SHARDWISE_EXPORT Fetcher {
   virtual std::uint64_t max_gap_bytes();
   /// Returns the URLs of all files that start with `request.url`, sorted bytewise. Only `url` and
   /// `cancel` of the request are used.
-  /// Errors: those of fetch(). Unsupported if the scheme cannot list. The default implementation
-  ///   always throws Unsupported.
+  /// Errors: those of fetch(). InvalidArgument if there are more than 10 million files.
+  ///   Unsupported if the scheme cannot list. The default implementation always throws Unsupported.
   virtual std::vector<std::string> list(const Request& request);
 };
 
