@@ -1,9 +1,12 @@
 // One cache with several users. Their fetches are counted at a server, and compared with those of
 // an ideal cache that knows all their orders (the same uses, interleaved in the same way).
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
@@ -12,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/hasher.h"
 #include "data/cache_simulation.h"
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
@@ -513,6 +517,29 @@ TEST(FutureBoardTest, ShowsUsersThatLiveAndRemovesFilesOfOthers) {
   }
   EXPECT_THAT(board.others(""), testing::IsEmpty());
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+}
+
+TEST(FutureBoardTest, AFileThatStatesMoreUsesThanItHasCostsNoMemory) {
+  const test::TempDir dir;
+  const detail::PostedFuture posted(dir.path(), detail::UserFuture({{{1, 2}, 3, 4}}), {});
+  const auto others = [&] { return detail::FutureBoard(dir.path()).others(""); };
+  ASSERT_THAT(others(), testing::SizeIs(1));
+  const std::string path = dir / posted.file_name();
+  std::string bytes = test::read_file(path);
+  const auto put = [&](std::size_t at, std::uint64_t number) {
+    std::memcpy(bytes.data() + at, &number, sizeof number);
+  };
+  put(16, 10'000'000);  // uses of 32 bytes
+  put(56, hash64(std::string_view(bytes).substr(0, 56)));
+  test::write_file(path, bytes);
+  const auto peak_kib = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const auto before = peak_kib();
+  EXPECT_THAT(others(), testing::IsEmpty());
+  EXPECT_LT(peak_kib() - before, 100 << 10);
 }
 
 }  // namespace
