@@ -46,7 +46,7 @@ bool FieldSizes::has_any(std::span<const std::string> names) const {
   return std::ranges::any_of(names, is_joined);
 }
 
-/// The shards of one call. Each is looked up once, unless two shards share an element of
+/// The shards of some samples. Each is looked up once, unless two shards share an element of
 /// slots_.
 class FieldSizes::Shards {
  public:
@@ -105,6 +105,12 @@ class FieldSizes::Shards {
 template <class Found, class Find>
 void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const std::string> names,
                       std::span<Found> found, const Find& find) const {
+  constexpr std::size_t kAtOnce = std::size_t{1} << 16;  // limits the entries of `shards`
+  while (samples.size() > kAtOnce) {
+    walk(samples.first(kAtOnce), names, found.first(kAtOnce), find);
+    samples = samples.subspan(kAtOnce);
+    found = found.subspan(kAtOnce);
+  }
   constexpr std::size_t kAhead = 64;  // records that are prefetched and not read yet
   struct Record {
     std::uint32_t shard;

@@ -1,5 +1,7 @@
 #include "data/sample_cursor.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <optional>
 #include <random>
@@ -157,6 +159,33 @@ std::size_t read_fields(const Dataset& data, std::span<const std::uint64_t> numb
   }
   EXPECT_TRUE(cursor.are_unchanged());
   return row;
+}
+
+TEST(FieldSizesTest, ManySamplesOfChangingShardsNeedLittleMemory) {
+  const test::TempDir dir;
+  const Dataset data = Dataset::open(make_shards(dir, 129, Compression::kNone));
+  std::vector<std::uint64_t> numbers(1'000'000);  // alternately of the first and the last shard
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = i / 2 % kSamples + (i % 2 == 0 ? 0 : 128 * kSamples);
+  }
+  const std::string field = "txt";
+  std::vector<FieldPlace> places(numbers.size());
+  const auto period = std::span(numbers).first(2 * kSamples);
+  const std::vector<FieldPlace> expected = places_of(data, period, field);
+  const auto peak_kib = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const auto before = peak_kib();
+  detail::FieldSizes(data).find(numbers, std::span(&field, 1), places);
+  EXPECT_LT(peak_kib() - before, 20 << 10);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const FieldPlace& place = expected[i % expected.size()];
+    ASSERT_EQ(places[i].shard, i % 2 == 0 ? 0U : 128U) << i;
+    ASSERT_EQ(places[i].offset, place.offset) << i;
+    ASSERT_EQ(places[i].size_bytes, place.size_bytes) << i;
+  }
 }
 
 TEST(FieldCursorTest, GivesTheFieldsThatTheSamplesHave) {
