@@ -128,8 +128,16 @@ bool HttpClient::Parts::start(std::size_t number, bool may_block) {
   }
   if (!item.turn) return false;
   item.state = State::kRunning;
-  if (!exchanges_.start(number, item.now, query_for(item.now, item.download->next_query()), request,
-                        *item.download)) {
+  bool is_started = false;
+  try {
+    is_started =
+        exchanges_.start(number, item.now, query_for(item.now, item.download->next_query()),
+                         request, *item.download);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const Error&) {  // the request cannot be signed; fetch() throws the error
+  }
+  if (!is_started) {
     item.state = State::kOver;
     item.turn.reset();
     return true;

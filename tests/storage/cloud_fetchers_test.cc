@@ -494,6 +494,24 @@ TEST_F(CloudTest, AzureIsReadByASignatureOrAToken) {
   EXPECT_EQ(sent("authorization"), "Bearer principal");
 }
 
+TEST_F(CloudTest, PartsThatCannotBeSignedAreLeftToFetch) {
+  environment_.set("AZURE_STORAGE_CONNECTION_STRING",
+                   "AccountName=acc;AccountKey=%;BlobEndpoint=" + server_.url("/acc"));
+  server_.serve("/acc/box/x.tar", {.body = "here"});
+  server_.serve("/y.tar", {.body = "there"});
+  StringSink sinks[2];
+  Fetcher::Part parts[] = {
+      {.request = {.url = "az://box/x.tar", .range = {0, 4}, .validator = "\"v1\""},
+       .sink = &sinks[0]},
+      {.request = {.url = server_.url("/y.tar"), .range = {0, 5}, .validator = "\"v1\""},
+       .sink = &sinks[1]}};
+  Fetchers(options_).fetch_parts(parts);
+  EXPECT_FALSE(parts[0].is_complete);
+  EXPECT_TRUE(parts[1].is_complete);
+  EXPECT_EQ(sinks[1].bytes, "there");
+  EXPECT_THAT(error_text([&] { fetched("az://box/x.tar"); }), HasSubstr("Azure account"));
+}
+
 TEST_F(CloudTest, AzuresRefusalOfAnotherClockIsNamed) {
   environment_.set("AZURE_STORAGE_CONNECTION_STRING",
                    "AccountName=acc;AccountKey=c2VzYW1l;BlobEndpoint=" + server_.url("/acc"));
