@@ -138,21 +138,25 @@ ShardCache::Check ShardCache::verify(const CancelToken& cancel,
     at.bytes_done += num_bytes;
     if (progress) progress(at);
   };
+  std::uint64_t end = 0;  // bytes up to the end of the current shard
   for (ShardCache::Entry& entry : all) {
     ++result.num_shards;
-    ++at.shards_done;
-    if (!entry.hash) {
-      result.unknown.push_back(std::move(entry));
-      continue;
-    }
+    end += entry.size_bytes;
     try {
-      const File file = File::open_read(impl_->directory.shard_path(entry.name));
-      if (detail::hash_of_file(file, cancel, went_on) != *entry.hash) {
-        result.damaged.push_back(std::move(entry));
+      if (!entry.hash) {
+        result.unknown.push_back(std::move(entry));
+      } else {
+        const File file = File::open_read(impl_->directory.shard_path(entry.name));
+        if (detail::hash_of_file(file, cancel, went_on) != *entry.hash) {
+          result.damaged.push_back(std::move(entry));
+        }
       }
     } catch (const NotFound&) {
       --result.num_shards;  // evicted since the listing
     }
+    ++at.shards_done;
+    at.bytes_done = end;
+    went_on(0);
   }
   return result;
 }

@@ -419,6 +419,22 @@ TEST_F(ShardCacheTest, ShardsThatChangedPlacesWithTheirRecordsAreNotTaken) {
   EXPECT_EQ(cache->stats().fetched, 4u);
 }
 
+TEST_F(ShardCacheTest, VerifyCountsShardsThatItHasReadAndThoseItCannotCheck) {
+  const auto cache = ShardCache::open(options());
+  for (const int i : {0, 1, 2}) read(*cache, i);
+  std::filesystem::remove(dir_ / "cache/shards/" + CacheAccess::name_of(request(1)) + ".json");
+  std::vector<Progress> seen;
+  const auto check = cache->verify({}, [&](const Progress& at) { seen.push_back(at); });
+  EXPECT_THAT(check.unknown, SizeIs(1));
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.front().shards_done, 0u) << "the first shard has been read in part";
+  for (std::size_t i = 1; i < seen.size(); ++i) {
+    EXPECT_GE(seen[i].bytes_done, seen[i - 1].bytes_done);
+  }
+  EXPECT_EQ(seen.back().shards_done, 3u);
+  EXPECT_EQ(seen.back().bytes_done, seen.back().num_bytes);
+}
+
 TEST_F(ShardCacheTest, AShardThatWasCutIsNotTakenThoughItsTimeWasKeptAndNobodySaysItsSize) {
   const auto cache = ShardCache::open(options());
   CacheRequest wanted = request(0);
