@@ -188,6 +188,9 @@ void on_first_rank(const ProcessGroup& group, Work&& work) {
     } catch (const std::exception& e) {
       failed = true;
       text = e.what();
+    } catch (...) {
+      failed = true;
+      text = "an exception other than std::exception was thrown";
     }
   }
   const auto outcome = torch::tensor({std::int64_t{failed}, static_cast<std::int64_t>(code),

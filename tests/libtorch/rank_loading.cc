@@ -83,6 +83,14 @@ void checkpoint(const Arguments& arguments) {
   REQUIRE(text_of(std::nullopt, [&] {
             sl::CheckpointFile(arguments[1] + "/no", group);
           }).find(arguments[1]) != std::string::npos);
+
+  const std::string path = arguments[1] + ".refused";
+  sl::CheckpointFile refused(path, group, {.on_refused = [](const std::string&) { throw 7; }});
+  for (int i = 0; i < 2; ++i) refused.write(saved);
+  if (group.is_first()) std::ofstream(path) << "damaged";
+  group.barrier();
+  REQUIRE(text_of(ErrorCode::kIo, [&] { refused.read(); }).find("other than std::exception") !=
+          std::string::npos);
   group.barrier();
 }
 
