@@ -78,6 +78,7 @@ TEST_F(InterruptTest, WhatWaitsForAPipeHearsOfIt) {
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   const std::vector<std::vector<std::string>> commands = {
       {"query", index.path(), "@" + fifo},
+      {"order", index.path(), "--skip", fifo},
       {"index", "-o", out_ / "y.idx", "@" + fifo},
       {"index", "--http-header", "@" + fifo, "-o", out_ / "y.idx", shards_ / "all"}};
   for (const std::vector<std::string>& command : commands) {

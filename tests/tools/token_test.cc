@@ -241,6 +241,10 @@ TEST(RunOptionsTest, SkipFilesAndConditionsLeaveSamplesOut) {
   EXPECT_EQ(lines_of(shardwise_output(
                 {"order", index.path(), "--no-shuffle", "--skip", index.dir() / "skip.txt"})),
             rest);
+  const Finished from_pipe =
+      run({"/bin/sh", "-c", "cat \"$2\" | \"$0\" order \"$1\" --no-shuffle --skip /dev/stdin",
+           SHARDWISE_PROGRAM, index.path(), index.dir() / "skip.txt"});
+  EXPECT_EQ(lines_of(from_pipe.out), rest) << from_pipe.err;
   EXPECT_THAT(
       shardwise_output({"epoch", index.path(), "--quiet", "--skip", index.dir() / "skip.txt"}),
       HasSubstr("epoch 0: 4 samples, each exactly once, 3 excluded on purpose: proven"));

@@ -6,7 +6,6 @@
 
 #include "base/ascii.h"
 #include "base/error_types.h"
-#include "base/file.h"
 #include "base/lines.h"
 #include "base/text.h"
 
@@ -102,10 +101,9 @@ class Parser {
 
 SkipList read_skip_file(const std::string& path, const FindKey& find_key,
                         const std::string& fingerprint) {
-  const File file = File::open_read(path);
-  std::string text;
-  text.resize(file_identity(file.fd(), path).size_bytes);
-  text.resize(file.read_at(0, text.data(), text.size()));
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{256} << 20;
+  constexpr std::string_view kWhat = "the skip file";
+  const std::string text = read_text(path, kMaxBytes, kWhat);
   if (!fingerprint.empty() && text.starts_with(kBadListBegin) &&
       !std::string_view(text).substr(kBadListBegin.size()).starts_with(fingerprint)) {
     throw Mismatch(
@@ -113,7 +111,7 @@ SkipList read_skip_file(const std::string& path, const FindKey& find_key,
         "use the INDEX, --where and --mix that it was made with, or write its lines as 'key KEY'");
   }
   Parser parser(path, find_key);
-  for (const std::string_view line : lines_of(text, "the skip file", in_quotes(path))) {
+  for (const std::string_view line : lines_of(text, kWhat, name_of_text(path))) {
     parser.add(line);
   }
   return parser.take();
