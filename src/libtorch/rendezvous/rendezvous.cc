@@ -361,7 +361,7 @@ void Rendezvous::pump(milliseconds most) {
   if ((received == Received::kEnded || !sent || !is_hub) && !all_done_) {
     over_ = true;
     const std::string host =
-        ranks_.empty() ? in_quotes(options_.point.address) : ranks_.front().host;
+        ranks_.empty() ? in_quotes(options_.point.address) : escaped(ranks_.front().host);
     throw Error(ErrorCode::kDistributed, "rank 0 ended during the rendezvous of the ranks",
                 "host " + host, "read the last messages of rank 0, then start all ranks again");
   }

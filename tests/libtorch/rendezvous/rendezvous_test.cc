@@ -1,6 +1,7 @@
 #include "libtorch/rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -515,6 +516,50 @@ TEST(RendezvousTest, WhatARankSaysLastIsHeardAlsoIfTheHubWasAboutToTellItSomethi
   MessageReader heard(failure);
   EXPECT_EQ(heard.kind(), MessageKind::kFailed);
   EXPECT_EQ(heard.text(), "interrupted");
+}
+
+TEST(RendezvousTest, TheHubGoesOnAfterPollFailed) {
+  const auto ports = free_ports(1);
+  RendezvousHub hub(
+      listen_at("127.0.0.1", ports[0]),
+      {.job = "job", .world_size = 2, .key = "key", .host = "host", .linger = milliseconds(0)});
+  PlayedRank rank0(ports[0], 0, "key");
+  ASSERT_NE(rank0.hear(MessageKind::kWelcome), "");
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 2;  // poll() of more descriptors fails with EINVAL
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::this_thread::sleep_for(milliseconds(500));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  PlayedRank rank1(ports[0], 1, "");
+  EXPECT_NE(rank0.hear(MessageKind::kRoster), "");
+}
+
+TEST(RendezvousTest, TheHostOfRankZeroIsEscapedInErrors) {
+  const auto ports = free_ports(1);
+  const Socket listener = listen_at("127.0.0.1", ports[0]);
+  std::thread hub([&] {
+    Socket guest;
+    while (!guest.is_open()) {
+      guest = Socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    std::string said =
+        std::string(kHubGreeting) + MessageWriter(MessageKind::kWelcome).take() +
+        MessageWriter(MessageKind::kRoster).rank({"a\x1B[2J", "x", 1}).rank({"b", "x", 2}).take();
+    send_some(guest, said);
+    std::string hello;
+    while (receive_some(guest, hello) == Received::kNothingYet) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  EXPECT_THAT(test::error_text([&] {
+                Rendezvous meeting(options_of(1, 2, point_at(ports)));
+                static_cast<void>(meeting.get("never"));
+              }),
+              AllOf(HasSubstr("rank 0 ended"), HasSubstr("host a\\x1b[2J")));
+  hub.join();
 }
 
 TEST(RendezvousTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {
