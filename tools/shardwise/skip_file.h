@@ -21,8 +21,8 @@ inline constexpr std::string_view kBadListBegin = "# bad samples of the data set
 /// Returns the number of the sample with a key.
 using FindKey = std::function<std::optional<std::uint64_t>(const std::string& key)>;
 
-/// Reads a list of samples that a run leaves out, from a file or a pipe. Ignores empty lines, and lines that begin with #,
-/// except for the first line of a --bad-list.
+/// Reads a list of samples that a run leaves out, from a file or a pipe. Ignores empty lines, and
+/// lines that begin with #, except for the first line of a --bad-list.
 /// @param fingerprint  of the data set; empty if it is unknown.
 /// Errors: InvalidArgument, with file and line; NotFound for an unknown key; Mismatch if the file
 /// is the --bad-list of another data set; those of reading the file.
