@@ -18,7 +18,14 @@ from ..building import index
 from ..errors import Error, InvalidArgument
 from ..opening import open as open_dataset
 from .dataset import ShardListDataset
-from .specs import is_remote, load_remote_dsdesc_raw, local_path, urldir
+from .specs import (
+    check_datasets,
+    check_shards,
+    is_remote,
+    load_remote_dsdesc_raw,
+    local_path,
+    urldir,
+)
 
 
 def format_with_suffix(number: float) -> str:
@@ -132,7 +139,7 @@ def _only_folder(shards: list[dict[str, Any]]) -> str:
 def main_update(args: argparse.Namespace) -> None:
     """Changes a descriptor."""
     with AtomicJsonUpdate(args.filename) as data:
-        shards = data.get("shardlist", [])
+        shards = check_shards(data.get("shardlist", []))
         for key in ("name", "info", "base"):
             if getattr(args, key):
                 data[key] = getattr(args, key)
@@ -154,7 +161,7 @@ def _total(shards: list[dict[str, Any]], key: str) -> int:
 
 
 def _print_long_info(data: dict[str, Any], filename: str) -> None:
-    shards = data.get("shardlist", [])
+    shards = check_shards(data.get("shardlist", []))
     size, samples = _total(shards, "filesize"), _total(shards, "nsamples")
     lines = [
         ("name", data.get("name")),
@@ -170,9 +177,10 @@ def _print_long_info(data: dict[str, Any], filename: str) -> None:
             ("first shard", shards[0]["url"]),
             ("last shard", shards[-1]["url"]),
         ]
-    for dataset in data.get("datasets", []):
+    for dataset in check_datasets(data.get("datasets", [])):
         lines.append(("dataset name", dataset.get("name")))
-        source = dataset.get("source_url", f"{len(dataset.get('shardlist', []))} shards")
+        listed = check_shards(dataset.get("shardlist", []))
+        source = dataset.get("source_url", f"{len(listed)} shards")
         lines.append(("dataset url", source))
     print("filename:", filename)
     for name, value in lines:
@@ -189,7 +197,7 @@ def main_info(args: argparse.Namespace) -> None:
         if not args.table:
             _print_long_info(data, filename)
             continue
-        shards = data.get("shardlist", [])
+        shards = check_shards(data.get("shardlist", []))
         print(
             filename,
             data.get("name"),
@@ -197,7 +205,7 @@ def main_info(args: argparse.Namespace) -> None:
             _total(shards, "nsamples"),
             data.get("base"),
             shards[-1]["url"] if shards else None,
-            len(data.get("datasets", [])),
+            len(check_datasets(data.get("datasets", []))),
             sep="\t",
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlparse, urlunparse
 
 from .._core import read_remote
-from ..arguments import path_of
+from ..arguments import path_of, refuse
 from ..errors import InvalidArgument, VersionMismatch
 
 _MAX_BYTES = 256 << 20
@@ -55,6 +55,15 @@ def local_path(url: str) -> str:
     return urlparse(url).path if url.startswith("file:") else path_of(url)
 
 
+def _text(value: Any, name: str) -> str | None:
+    """A path or URL of a descriptor as text, or None. Raises InvalidArgument for other values."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if value is None or isinstance(value, str):
+        return value
+    refuse(name, value, "give a path or a URL")
+
+
 def _shown(shards: list[Shard], number: int) -> str:
     url = shards[number].get("url") if isinstance(shards[number], dict) else None
     return f"shardlist[{number}]" + (f" ({url!r})" if url is not None else "")
@@ -80,6 +89,16 @@ def check_shards(shards: Any) -> list[Shard]:
     return shards
 
 
+def check_datasets(datasets: Any) -> list[dict[str, Any]]:
+    """Returns the list. Raises InvalidArgument unless each entry is a dict."""
+    if not isinstance(datasets, list) or not all(isinstance(entry, dict) for entry in datasets):
+        raise InvalidArgument(
+            "datasets must be a list of objects with a shardlist or a source_url, not "
+            f"{datasets!r:.60}"
+        )
+    return datasets
+
+
 def set_all(shards: list[Shard], key: str, value: Any) -> None:
     """Sets ``key`` of each shard that lacks it; the value None sets nothing."""
     if value is None:
@@ -103,18 +122,18 @@ def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
     Raises OSError, NotFound, FetchError; InvalidArgument if it is not a JSON object.
     """
     if hasattr(source, "read"):
+        name = getattr(source, "name", source)
         text = source.read()
-    elif is_remote(os.fspath(source)):
-        if source.startswith("pipe:"):
+    elif is_remote(name := path_of(source)):
+        if name.startswith("pipe:"):
             raise InvalidArgument(
-                f"the descriptor {source!r} is a command, and commands are not run; save its "
+                f"the descriptor {name!r} is a command, and commands are not run; save its "
                 "output as a file"
             )
-        text = read_remote(source, _MAX_BYTES)
+        text = read_remote(name, _MAX_BYTES)
     else:
-        with open(local_path(os.fspath(source)), "rb") as file:
+        with open(local_path(name), "rb") as file:
             text = file.read()
-    name = getattr(source, "name", source)
     try:
         descriptor = json.loads(text)
     except ValueError as error:
@@ -144,15 +163,15 @@ def _require_remote(shards: list[Shard], source: str) -> None:
 
 def _home(descriptor: Mapping[str, Any], otherwise: str | None) -> str | None:
     """Returns the base URL of a descriptor's relative URLs."""
-    base = descriptor.get("base")
+    base = _text(descriptor.get("base"), "base")
     if base is None:
         return otherwise
-    return urlmerge(otherwise, base) if otherwise is not None else str(base)
+    return urlmerge(otherwise, base) if otherwise is not None else base
 
 
 def _component(descriptor: dict[str, Any], home: str | None) -> list[Shard]:
     """Returns the shards of an entry of ``datasets``."""
-    source = descriptor.get("source_url")
+    source = _text(descriptor.get("source_url"), "source_url")
     name, weight = descriptor.get("name"), descriptor.get("weight")
     if source is not None:
         source = urlmerge(home, source) if home is not None else source
@@ -166,8 +185,7 @@ def _component(descriptor: dict[str, Any], home: str | None) -> list[Shard]:
     if "shardlist" not in descriptor:
         where = repr(source) if source else f"the entry {name!r} of datasets"
         raise InvalidArgument(f"no shardlist in {where}; add a shardlist")
-    shards = rebase_shardlist(descriptor["shardlist"], _home(descriptor, home))
-    check_shards(shards)
+    shards = rebase_shardlist(check_shards(descriptor["shardlist"]), _home(descriptor, home))
     if source is not None and is_remote(source):
         _require_remote(shards, source)
     set_all(shards, "weight", weight)
@@ -200,11 +218,12 @@ def resolve_dsdesc(
             f"the descriptor has wids_version {dsdesc.get('wids_version')!r}; give a descriptor "
             "of version 1"
         )
+    base = _text(base, "base")
     home = base if base is not None else _home(dsdesc, home)
-    shards = list(check_shards(rebase_shardlist(dsdesc.get("shardlist", []), home)))
+    shards = list(rebase_shardlist(check_shards(dsdesc.get("shardlist", [])), home))
     set_all(shards, "weight", dsdesc.get("weight"))
     set_all(shards, "name", dsdesc.get("name"))
-    for component in dsdesc.get("datasets", []):
+    for component in check_datasets(dsdesc.get("datasets", [])):
         shards.extend(_component(component, home))
     if not shards:
         raise InvalidArgument(
@@ -230,6 +249,7 @@ def load_dsdesc_and_resolve(
 
 
 __all__ = [
+    "check_datasets",
     "check_shards",
     "is_remote",
     "load_dsdesc_and_resolve",

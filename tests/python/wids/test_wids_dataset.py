@@ -124,6 +124,8 @@ def test_base_and_options_say_otherwise_than_the_descriptor(tmp_path: Path) -> N
     assert len(raw(str(plain), options={"base": "far/away"})) == 5
     based = write_descriptor(tmp_path / "b.json", names, base="far/away")
     assert len(raw(str(based))) == 5
+    assert len(raw(plain, base=tmp_path / "far" / "away")) == 5
+    assert len(raw(plain, options={"base": Path("far/away")})) == 5
     one = raw(str(based), options={"shardlist": names[:1], "name": "other"})
     assert len(one) == 2 and one.dataset_name == "other"
 
@@ -197,6 +199,11 @@ def test_lists_that_are_none_are_refused(shards: list[Any], tmp_path: Path) -> N
         ('{"shardlist": []}', VersionMismatch, "wids_version None"),
         ('{"wids_version": 1}', InvalidArgument, "names no shards"),
         ('{"wids_version": 1, "datasets": [{}]}', InvalidArgument, "no shardlist"),
+        ('{"wids_version": 1, "datasets": [7]}', InvalidArgument, "datasets must be a list"),
+        ('{"wids_version": 1, "datasets": null}', InvalidArgument, "datasets must be a list"),
+        ('{"wids_version": 1, "datasets": [{"source_url": 7}]}', InvalidArgument, "source_url=7"),
+        ('{"wids_version": 1, "shardlist": null}', InvalidArgument, "shardlist must be a list"),
+        ('{"wids_version": 1, "base": 7}', InvalidArgument, "base=7; give a path or a URL"),
     ]:
         path.write_text(text)
         with pytest.raises(error, match=message):
@@ -348,6 +355,22 @@ def test_remote_shards_are_fetched_once_into_the_cache(
     served.asked.clear()
     assert [number_of(sample) for sample in dataset] == list(range(7))
     assert served.asked == []
+
+
+def test_the_url_of_a_descriptor_may_be_path_like(served: FileServer, tmp_path: Path) -> None:
+    class Url:
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+        def __fspath__(self) -> str:
+            return self.text
+
+    write_shards(tmp_path / "served", [4])
+    listed = [{"url": "train-000.tar", "nsamples": 4}]
+    write_descriptor(tmp_path / "served" / "train.json", listed)
+    assert len(raw(Url(served.url + "/train.json"))) == 4
+    with pytest.raises(InvalidArgument, match="is a command, and commands are not run"):
+        raw(Url("pipe:cat x.json"))
 
 
 def test_remote_shards_are_touched_when_they_are_asked_for(served: FileServer, tmp_path: Path) -> None:

@@ -140,6 +140,16 @@ def test_info_sums_up(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", str(made) + ".no"]) == 1
 
 
+def test_info_refuses_damaged_descriptors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.json"
+    for text in ('{"shardlist": [7]}', '{"datasets": [7]}', '{"datasets": [{"shardlist": 7}]}'):
+        path.write_text(text)
+        assert main(["info", str(path)]) == 1
+        assert capsys.readouterr().err.startswith("widsindex: ")
+
+
 def test_sample_shows_fields(made: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["sample", str(made), "9"]) == 0
     lines = capsysbinary.readouterr().out.decode().splitlines()
