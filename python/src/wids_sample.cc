@@ -84,6 +84,7 @@ void WidsReader::touch(std::size_t shard) {
   ++accesses;
   if (last_use[shard] == 0) {
     ++misses;
+    if (capacity == 0) return;
     if (num_recent == capacity) evict_oldest(*this);
     ++num_recent;
   }

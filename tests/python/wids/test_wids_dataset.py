@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from conftest import FileServer, in_threads, needs
 import shardwise
+from shardwise import _core
 from shardwise.errors import InvalidArgument, Mismatch, NotFound, OutOfRange, VersionMismatch
 from shardwise.wids import ShardListDataset, ShardListDatasetMulti
 from wids_support import (  # noqa: F401
@@ -239,6 +240,16 @@ def test_the_cache_shows_which_shards_were_used(shards: list[Any]) -> None:
     dataset.close()
     assert len(dataset.cache.lru) == 0
     assert number_of(dataset[20]) == 20
+
+
+def test_a_reader_without_capacity_misses_each_access(shards: list[Any]) -> None:
+    data = raw(shards).data
+    for capacity, misses in ((0, 4), (1, 2)):
+        reader = _core.WidsReader(data, dict, io.BytesIO, [(7, 0, 7, "a", None)] * 2, capacity)
+        for number in (0, 1, 7, 8):
+            reader[number]
+        assert (reader.accesses, reader.misses) == (4, misses)
+        assert len(reader.recent()) == capacity
 
 
 def test_many_misses_are_warned_of(shards: list[Any]) -> None:
