@@ -861,6 +861,7 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   EXPECT_THAT(text(with({"--batch-size", "4"}), 2), HasSubstr("--global-batch-size"));
   EXPECT_THAT(text(with({"--chunk", "7", "--sampler", "sharded"}), 2), HasSubstr("--chunk"));
   EXPECT_THAT(text(with({"--epoch", "3"}), 2), HasSubstr("did you mean --epochs"));
+  EXPECT_THAT(text(with({"--skip", "/dev/null"}), 2), HasSubstr("is not a regular file"));
   text(with({"--resume"}), 2);
   text(with({"--tail", "some"}), 2);
   text(with({"--sampler", "some"}), 2);

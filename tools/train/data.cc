@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error_types.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "fetch_options.h"
@@ -124,6 +125,8 @@ Data open_data(const Options& options) {
 libtorch::ImageLoader::Options loader_options(const Options& options, unsigned threads,
                                               const MixedDataset& data) {
   libtorch::ImageLoader::Options loader;
+  // check() and each rank read the skip file, so a pipe is an error.
+  if (!options.order.skip_file.empty()) file_identity(options.order.skip_file);
   loader.order = tools::order_of(options.order, &data);
   loader.batch_size = options.batch_size;
   loader.global_batch_size = options.global_batch_size;
