@@ -231,8 +231,8 @@ class PipeFetcher : public Fetcher {
     }
   }
 
-  /// Waits for the end of a command whose standard output has ended. Reads standard error meanwhile,
-  /// because a full pipe would block the command. Returns the status as from waitpid().
+  /// Waits for the end of a command whose standard output has ended. Reads standard error
+  /// meanwhile, because a full pipe would block the command. Returns the status as from waitpid().
   static int wait_for_end(Command& command, const Fetcher::Request& request,
                           std::string& complaint) {
     std::vector<char> buffer(kPipeBufferBytes);
