@@ -31,9 +31,10 @@
 //
 // The meter has its own lock. No thread takes it while it holds mutex_.
 //
-// Threads that make batches faster than the consumer takes them would compete with the consumer for
-// its core. So only as many threads work as the consumer needs: one fewer each time that all batches
-// in flight are ready, and all threads once half of them or fewer are ready. The others wait.
+// Threads that make batches faster than the consumer takes them would compete with the consumer
+// for its core. So only as many threads work as the consumer needs: one fewer each time that all
+// batches in flight are ready, and all threads once half of them or fewer are ready. The others
+// wait.
 //
 // Waking a thread takes longer than making a quick batch, so the thread that plans a quick batch
 // makes it. More batches may be in flight if they are quick, and next() wakes a thread only once
