@@ -247,6 +247,7 @@ TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
   int number = 0;
   for (const Order& order : orders) {
     const auto sampler = make_sampler(data, order, {.world_size = 2, .batch_size = 2});
+    if (sampler->steps() == 0) continue;  // a single sample, which the tail drops
     sampler->set_epoch(random.below(4));
     const std::uint64_t steps = 1 + random.below(sampler->steps());
     ResumeToken token = sampler->token_after(steps);
