@@ -114,6 +114,7 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
     const std::size_t width =
         is_padded(first) || is_padded(last) ? std::max(first.size(), last.size()) : 0;
     std::vector<std::string> choices;
+    choices.reserve(static_cast<std::size_t>(to - from) + 1);
     for (std::int64_t i = from; i <= to; ++i) {
       std::string number = std::to_string(i);
       if (number.size() < width) number.insert(0, width - number.size(), '0');

@@ -68,7 +68,7 @@ std::optional<FutureHeader> read_header(const File& file) {
 std::shared_ptr<const UserFuture> read_uses(const File& file, const FutureHeader& header) {
   const std::size_t size = header.num_uses * sizeof(PostedUse);
   const std::uint64_t file_bytes = file_identity(file.fd(), file.path()).size_bytes;
-  if (file_bytes < kUsesAt || file_bytes - kUsesAt < size) return nullptr;
+  if (size > 0 && (file_bytes < kUsesAt || file_bytes - kUsesAt < size)) return nullptr;
   std::vector<PostedUse> uses(header.num_uses);
   if (file.read_at(kUsesAt, reinterpret_cast<char*>(uses.data()), size) < size) return nullptr;
   if (hash64(bytes_of(uses)) != header.uses_hash) return nullptr;
