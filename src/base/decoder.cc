@@ -219,11 +219,7 @@ class Lz4Decoder : public Decoder {
     Step step{in.size(), size, false};
     const std::size_t result =
         LZ4F_decompress(context_, out, &step.given, in.data(), &step.taken, nullptr);
-    if (LZ4F_isError(result) != 0) {
-      const std::string_view error = LZ4F_getErrorName(result);
-      if (error == "ERROR_allocation_failed") throw std::bad_alloc();
-      damaged(std::string(error));
-    }
+    if (LZ4F_isError(result) != 0) damaged(LZ4F_getErrorName(result));
     step.ended = result == 0;
     return step;
   }

@@ -1,14 +1,9 @@
 #include "shardwise/base/compression.h"
 
-#include <sys/resource.h>
-
 #include <array>
-#include <cstdlib>
-#include <new>
 #include <random>
 
 #include "base/expanding_reader.h"
-#include "support/process.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -233,28 +228,6 @@ TEST(CompressionTest, WhatNeedsADictionaryIsRefused) {
   std::string lz4 = test::compress("content", Compression::kLz4);
   lz4[4] |= 1;
   EXPECT_THAT(refusal(lz4, Compression::kLz4), HasSubstr("compressed with a dictionary"));
-}
-
-TEST(CompressionTest, AFrameForWhichThereIsNoMemoryIsNotDamaged) {
-  if (test::kSanitized)
-    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the address space "
-                    "that it limits";
-  const std::string lz4 = test::compress(some_text(100), Compression::kLz4);  // blocks of 4 MiB
-  EXPECT_EQ(test::in_child([&]() -> std::string {
-              ExpandingReader reader(lz4, Compression::kLz4, "x.tar.lz4");
-              test::set_limit(RLIMIT_AS, 1);
-              for (void* volatile memory = &reader; memory != nullptr;) {
-                memory = std::malloc(std::size_t{1} << 20);  // takes what earlier tests freed
-              }
-              std::array<char, 100> out{};
-              try {
-                reader.read(out.data(), out.size());
-              } catch (const std::bad_alloc&) {
-                return "";
-              }
-              return "no error";
-            }),
-            "");
 }
 
 TEST(CompressionTest, ABombIsRefused) {
