@@ -560,7 +560,10 @@ class LengthChain : public test::LoaderChain {
     if (token.position == 0 && !token.batches) return 0;
     if (!token.batches || token.batches->rule != rule_text()) return std::nullopt;
     const std::uint64_t window = token.position / rule_.window;
-    if (token.position % rule_.window != 0 || window >= windows_.size()) return std::nullopt;
+    if (token.position % rule_.window != 0) return std::nullopt;
+    // The end of the epoch. A loader's token after the last batch is in the next epoch.
+    if (token.position == length() && token.batches->delivered == 0) return num_batches();
+    if (window >= windows_.size()) return std::nullopt;
     if (token.batches->delivered > windows_[window].batches.size()) return std::nullopt;
     std::uint64_t before = token.batches->delivered;
     for (std::uint64_t w = 0; w < window; ++w) before += windows_[w].batches.size();

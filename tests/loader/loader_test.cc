@@ -543,7 +543,7 @@ class NotedRows {
 };
 
 TEST(LoaderTest, OnlyAsManyThreadsWorkAsTheConsumerNeeds) {
-  constexpr std::size_t kBatches = 60, kAhead = 4, kSlow = 30;
+  constexpr std::size_t kBatches = 600, kAhead = 4, kInSuccession = 10;
   const test::TempDir dir;
   const Dataset data = make_numbers(dir, kBatches * NotedRows::kBatch);
   NotedRows rows;
@@ -552,15 +552,18 @@ TEST(LoaderTest, OnlyAsManyThreadsWorkAsTheConsumerNeeds) {
                        .batch_size = NotedRows::kBatch,
                        .threads = 3,
                        .prefetch = kAhead});
-  // The consumer is slow: it takes a batch when all batches in flight are made.
-  for (std::size_t taken = 0; taken < kSlow; ++taken) {
-    rows.wait_for_rows(taken == 0 ? 0 : (taken + kAhead) * NotedRows::kBatch);
+  // The consumer is slow: it takes a batch when all batches in flight are made. Soon only one
+  // thread makes each batch.
+  std::size_t by_one = 0, taken = 0;
+  while (by_one < kInSuccession && taken + kAhead < kBatches) {
     ASSERT_TRUE(loader.next());
+    ++taken;
+    rows.wait_for_rows((taken + kAhead) * NotedRows::kBatch);
+    // The rows are made; let their thread mark the batch as ready.
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    by_one = rows.num_threads(taken + kAhead - 1) == 1 ? by_one + 1 : 0;
   }
-  rows.wait_for_rows((kSlow + kAhead) * NotedRows::kBatch);
-  for (std::size_t batch = kSlow - 10; batch < kSlow + kAhead; ++batch) {
-    EXPECT_EQ(rows.num_threads(batch), 1u) << "batch " << batch;
-  }
+  EXPECT_EQ(by_one, kInSuccession);
   // The consumer is faster than one thread.
   rows.meet();
   while (loader.next()) {

@@ -50,6 +50,10 @@ class ShardCacheProcessTest : public ::testing::Test {
     return found;
   }
 
+  struct Meeting {
+    std::atomic<int> arrived{0};
+  };
+
   TempDir dir_;
   test::TestHttpServer server_;
 };
@@ -59,9 +63,6 @@ TEST_F(ShardCacheProcessTest, EightProcessesThatWantOneColdShardFetchItOnce) {
   constexpr int kProcesses = 8;
   constexpr int kRounds = 200;
   for (int i = 0; i < kRounds; ++i) server_.serve(path(i), {.body = body(i)});
-  struct Meeting {
-    std::atomic<int> arrived{0};
-  };
   const test::Shared<Meeting> meeting;
   std::deque<Child> children;
   for (int process = 0; process < kProcesses; ++process) {
@@ -87,9 +88,15 @@ TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
   constexpr int kRounds = 50;
   for (int i = 0; i < kRounds; ++i) server_.serve(path(i), {.body = body(i)});
   ShardCache::open(options(10 * kShardBytes));
+  // They begin when all are forked, because a child that is forked while the server answers may
+  // find the sanitizer's allocator locked.
+  constexpr int kProcesses = 4;
+  const test::Shared<Meeting> meeting;
   std::deque<Child> children;
-  for (int process = 0; process < 4; ++process) {
+  for (int process = 0; process < kProcesses; ++process) {
     children.emplace_back([&]() -> std::string {
+      ++meeting->arrived;
+      while (meeting->arrived < kProcesses) std::this_thread::yield();
       const auto cache = ShardCache::open(options(10 * kShardBytes));
       for (int i = 0, gone = 0; i < kRounds; ++i) {
         // Once the locks file is removed, other processes do not see that the shard is in use, so
