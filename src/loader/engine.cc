@@ -32,9 +32,9 @@
 // The meter has its own lock. No thread takes it while it holds mutex_.
 //
 // Threads that make batches faster than the consumer takes them would compete with the consumer
-// for its core. So only as many threads work as the consumer needs: one fewer each time that all
-// batches in flight are ready, and all threads once half of them or fewer are ready. The others
-// wait.
+// for its core. So only as many threads work as the consumer needs: one fewer each time that it
+// takes a batch while all batches in flight are ready, and all threads once it takes one while half
+// of them or fewer are ready, or waits. The others wait.
 //
 // Waking a thread takes longer than making a quick batch, so the thread that plans a quick batch
 // makes it. More batches may be in flight if they are quick, and next() wakes a thread only once
@@ -129,10 +129,16 @@ bool Engine::may_plan() const {
   return works_.empty() || bytes_ahead_ < options_.max_bytes;
 }
 
-void Engine::adapt_workers(bool had_answer) {
+void Engine::use_all_workers() {
+  if (workers_ == options_.threads) return;
+  workers_ = options_.threads;
+  work_there_.notify_all();
+}
+
+void Engine::adapt_workers() {
   if (source_ended_) return;
-  if (!had_answer || num_ready_ * 2 <= works_.size()) {
-    workers_ = options_.threads;
+  if (num_ready_ * 2 <= works_.size()) {
+    use_all_workers();
   } else if (workers_ > 1 && num_ready_ == works_.size() && !may_plan()) {
     --workers_;
   }
@@ -149,7 +155,7 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
   }
   if (!had_answer) wait(std::chrono::nanoseconds::max());
   note_answer(asked, ready, had_answer);
-  return take_front(had_answer);
+  return take_front();
 }
 
 bool Engine::wait(std::chrono::nanoseconds time) {
@@ -159,6 +165,7 @@ bool Engine::wait(std::chrono::nanoseconds time) {
   {
     const Lock lock(mutex_);
     if (has_answer() || time.count() <= 0) return has_answer();
+    use_all_workers();
     quick = is_quick();
   }
   const auto start = LoadMeter::Clock::now();
@@ -200,9 +207,9 @@ void Engine::note_end() {
   answered_.reset();
 }
 
-std::optional<MadeBatch> Engine::take_front(bool had_answer) {
+std::optional<MadeBatch> Engine::take_front() {
   std::unique_ptr<Work> work;
-  bool may_wake = false, may_wake_all = false;
+  bool may_wake = false;
   {
     const Lock lock(mutex_);
     if (stopping_.load(std::memory_order_relaxed)) return std::nullopt;
@@ -210,9 +217,7 @@ std::optional<MadeBatch> Engine::take_front(bool had_answer) {
       if (end_error_) std::rethrow_exception(end_error_);
       return std::nullopt;
     }
-    const std::size_t workers_before = workers_;
-    adapt_workers(had_answer);
-    may_wake_all = workers_ > workers_before;
+    adapt_workers();
     work = std::move(works_.front());
     works_.pop_front();
     --num_ready_;
@@ -222,11 +227,7 @@ std::optional<MadeBatch> Engine::take_front(bool had_answer) {
     may_wake =
         awake_ < workers_ && works_.size() < std::max(options_.max_batches, max_batches() / 2);
   }
-  if (may_wake_all) {
-    work_there_.notify_all();
-  } else if (may_wake) {
-    work_there_.notify_one();
-  }
+  if (may_wake) work_there_.notify_one();
   if (work->error) std::rethrow_exception(work->error);
   return std::move(work->made);
 }

@@ -125,7 +125,7 @@ class Engine {
 
   void run(unsigned thread) noexcept;
   /// Removes and returns the front batch, which is ready. Returns nothing at the end.
-  std::optional<MadeBatch> take_front(bool had_answer);
+  std::optional<MadeBatch> take_front();
   void make_first();
   void note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer);
   Claim wait_for_claim();
@@ -137,8 +137,8 @@ class Engine {
   [[nodiscard]] std::size_t max_batches() const SHARDWISE_REQUIRES(mutex_);
   [[nodiscard]] bool has_answer() const SHARDWISE_REQUIRES(mutex_);
   /// Called when the consumer takes a batch.
-  /// @param had_answer  whether the consumer got the batch without waiting.
-  void adapt_workers(bool had_answer) SHARDWISE_REQUIRES(mutex_);
+  void adapt_workers() SHARDWISE_REQUIRES(mutex_);
+  void use_all_workers() SHARDWISE_REQUIRES(mutex_);
   void plan_one() noexcept;
   void end_source(std::exception_ptr error) noexcept;
   void prepare(Work& work);
