@@ -8,6 +8,14 @@
 
 #include "decode/video/libav.h"
 
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+// libx265 does not free all memory of an encoder.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:libx265"; }
+#endif
+#endif
+
 namespace shardwise::fuzz {
 namespace {
 

@@ -128,8 +128,6 @@ std::string long_video(const std::string& container = "mp4", const std::string& 
   spec.group = 60;
   spec.moves = true;
   spec.codec_options = {{"b", "20000000"}, {"preset", "ultrafast"}};
-  // With other options, libx265 leaks memory.
-  if (spec.codec == "libx265") spec.codec_options = {{"x265-params", "log-level=none:crf=4"}};
   return fuzz::encode_video(spec);
 }
 
