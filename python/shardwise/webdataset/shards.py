@@ -195,7 +195,7 @@ def default_cache_dir() -> str:
     this user in the temporary folder."""
     folder = os.path.join(tempfile.gettempdir(), f"_shardwise_webdataset_{os.getuid()}")
     with suppress(FileExistsError):
-        os.mkdir(folder, 0o700)  # before the check, so that nobody else can make it in between
+        os.mkdir(folder, 0o700)  # first: another user cannot make it after the check
     require_own(folder)
     return folder
 

@@ -1,7 +1,6 @@
 #include "libtorch/rendezvous/rendezvous.h"
 
 #include <arpa/inet.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -516,24 +515,6 @@ TEST(RendezvousTest, WhatARankSaysLastIsHeardAlsoIfTheHubWasAboutToTellItSomethi
   MessageReader heard(failure);
   EXPECT_EQ(heard.kind(), MessageKind::kFailed);
   EXPECT_EQ(heard.text(), "interrupted");
-}
-
-TEST(RendezvousTest, TheHubGoesOnAfterPollFailed) {
-  const auto ports = free_ports(1);
-  RendezvousHub hub(
-      listen_at("127.0.0.1", ports[0]),
-      {.job = "job", .world_size = 2, .key = "key", .host = "host", .linger = milliseconds(0)});
-  PlayedRank rank0(ports[0], 0, "key");
-  ASSERT_NE(rank0.hear(MessageKind::kWelcome), "");
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
-  rlimit few = before;
-  few.rlim_cur = 2;  // poll() of more descriptors fails with EINVAL
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-  std::this_thread::sleep_for(milliseconds(500));
-  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
-  PlayedRank rank1(ports[0], 1, "");
-  EXPECT_NE(rank0.hear(MessageKind::kRoster), "");
 }
 
 TEST(RendezvousTest, TheHostOfRankZeroIsEscapedInErrors) {
