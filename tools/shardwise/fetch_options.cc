@@ -19,6 +19,7 @@
 #include "base/url.h"
 #include "options.h"
 #include "output.h"
+#include "shardwise/base/error.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/index/index.h"
 #include "storage/retry_notes.h"
