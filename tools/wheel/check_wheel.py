@@ -3,8 +3,8 @@
 
     tools/wheel/check_wheel.py WHEEL
 
-Its files may need only glibc and the C++ runtime of the machine. They may export only the name that
-Python calls. The wheel must have the licences of all bundled libraries, and not be too large. Needs
+Its files may need only glibc and the C++ runtime of the machine, and names of Python. They may export
+only the name that Python calls. The wheel must have the licences of all bundled libraries, and not be too large. Needs
 readelf and nm. Prints its findings; exits with 1 if a check fails."""
 
 import os
@@ -47,6 +47,13 @@ def faults_of_file(path, name):
         f"{len(foreign)} foreign names shown"
     )
     faults = [f"{name} needs {library} of the machine" for library in sorted(needed - ALLOWED)]
+    missing = [
+        found[1]
+        for found in re.finditer(r" U (\S+)", output_of("nm", "-D", "--undefined-only", path))
+        if not re.search("^_?Py|@(GLIBC|CXXABI|GCC)", found[1])
+    ]
+    if missing:
+        faults.append(f"{name} lacks {len(missing)} names: {', '.join(missing[:5])}")
     if foreign:
         faults.append(f"{name} shows {len(foreign)} names: {', '.join(foreign[:5])}")
     return faults
