@@ -8,6 +8,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "base/ascii.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/json.h"
