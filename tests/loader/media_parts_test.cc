@@ -9,6 +9,7 @@
 #include "base/byte_source.h"
 #include "data/dataset_access.h"
 #include "data/sample_access.h"
+#include "decode/video/container.h"
 #include "decode/video/media_view.h"
 #include "decode/video/video_decoder.h"
 #include "loader/one_batch.h"
@@ -166,6 +167,17 @@ TEST(MediaPartsTest, AllFramesAreThoseFromMemory) {
     }
     EXPECT_EQ(frames_of(input, numbers), frames_of(video, numbers));
   }
+}
+
+TEST(MediaPartsTest, AFragmentedVideoHasNoTableOfAllPackets) {
+  fuzz::VideoSpec spec;
+  for (const char* flags : {"frag_keyframe+empty_moov", "frag_keyframe+dash"}) {
+    spec.muxer_options = {{"movflags", flags}};
+    EXPECT_TRUE(detail::is_read_whole(fuzz::encode_video(spec))) << flags;
+  }
+  EXPECT_FALSE(detail::is_read_whole(long_video()));
+  spec.muxer_options = {{"moov_size", "30000"}};  // the header is at the front
+  EXPECT_FALSE(detail::is_read_whole(fuzz::encode_video(spec)));
 }
 
 TEST(MediaPartsTest, AFailedReadIsTheErrorWhereverItHappens) {
