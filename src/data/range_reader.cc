@@ -176,12 +176,13 @@ class RangeReader::Parts final : public MemberReader {
       : ranges_(like.index_, like.fetchers_, like.cancel_), info_(std::move(info)) {}
 
   void read(std::span<const MemberPart> parts) const override {
-    std::vector<std::uint64_t> missing(parts.size());
-    if (parts.size() > 1) fetch_merged(parts, missing);
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const MemberPart& part = parts[i];
-      if (parts.size() > 1 && missing[i] == 0) continue;
-      ranges_.fetch(info_, {.offset = part.offset, .size = part.to.size(), .to = part.to.data()});
+    try {
+      fetch_all(parts);
+    } catch (const NotFound& error) {  // to callers NotFound means that the sample lacks a field
+      throw StaleIndex(
+          "the shard is gone since it was opened",
+          parts.front().describe() + " (" + error.what() + ")",
+          "restore the shard; if it has moved, run " + spelled("`shardwise index` again"));
     }
   }
   [[nodiscard]] bool is_remote() const noexcept override { return true; }
@@ -194,6 +195,15 @@ class RangeReader::Parts final : public MemberReader {
   }
 
  private:
+  void fetch_all(std::span<const MemberPart> parts) const {
+    std::vector<std::uint64_t> missing(parts.size());
+    if (parts.size() > 1) fetch_merged(parts, missing);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const MemberPart& part = parts[i];
+      if (parts.size() > 1 && missing[i] == 0) continue;
+      ranges_.fetch(info_, {.offset = part.offset, .size = part.to.size(), .to = part.to.data()});
+    }
+  }
   /// Sets `missing` to the number of bytes of each part that did not arrive.
   void fetch_merged(std::span<const MemberPart> parts, std::vector<std::uint64_t>& missing) const {
     std::vector<Piece> pieces;

@@ -69,12 +69,14 @@ class FileFetcher : public Fetcher {
       if (size == 0)
         throw_fetch_error(request.url, "the file was truncated during the read",
                           "fetch the file again");
+      // A write changes the file's time before its bytes. If the time is unchanged, the bytes were
+      // read before any write.
+      const Fetcher::Stat now = describe(file_identity(file.fd(), file.path()));
+      if (now.validator != source.validator) {
+        throw_changed_at_source(request.url, source.validator, now.validator);
+      }
       sink.write({buffer.data(), size});
       offset += size;
-    }
-    const Fetcher::Stat now = describe(file_identity(file.fd(), file.path()));
-    if (now.validator != source.validator) {
-      throw_changed_at_source(request.url, source.validator, now.validator);
     }
     return source;
   }

@@ -9,6 +9,7 @@
 #include "base/byte_source.h"
 #include "data/dataset_access.h"
 #include "data/sample_access.h"
+#include "decode/video/container.h"
 #include "decode/video/media_view.h"
 #include "decode/video/video_decoder.h"
 #include "loader/one_batch.h"
@@ -36,6 +37,7 @@ class CountingSource final : public detail::ByteSource {
   void read_parts(std::span<const Part> parts) const override {
     ++num_calls_;
     for (const auto& [offset, to] : parts) {
+      ASSERT_FALSE(to.empty());  // an HTTP request of no bytes would be answered with the file
       ASSERT_LE(offset, bytes_.size());
       ASSERT_LE(to.size(), bytes_.size() - offset);
       read_ += to.size();
@@ -81,7 +83,7 @@ TEST(MediaInputTest, AnySequenceOfReadsGivesTheBytesOfTheSource) {
         case 2: {
           std::vector<MediaInput::Range> ranges(dice.below(30));
           for (auto& [begin, end] : ranges) {
-            begin = dice.below(bytes.size());
+            begin = dice.below(bytes.size() + 1000);
             end = begin + dice.below(2000);  // may extend beyond the end
           }
           const int before = source.num_calls();
@@ -166,6 +168,17 @@ TEST(MediaPartsTest, AllFramesAreThoseFromMemory) {
     }
     EXPECT_EQ(frames_of(input, numbers), frames_of(video, numbers));
   }
+}
+
+TEST(MediaPartsTest, AFragmentedVideoHasNoTableOfAllPackets) {
+  fuzz::VideoSpec spec;
+  for (const char* flags : {"frag_keyframe+empty_moov", "frag_keyframe+dash"}) {
+    spec.muxer_options = {{"movflags", flags}};
+    EXPECT_TRUE(detail::is_read_whole(fuzz::encode_video(spec))) << flags;
+  }
+  EXPECT_FALSE(detail::is_read_whole(long_video()));
+  spec.muxer_options = {{"moov_size", "30000"}};  // the header is at the front
+  EXPECT_FALSE(detail::is_read_whole(fuzz::encode_video(spec)));
 }
 
 TEST(MediaPartsTest, AFailedReadIsTheErrorWhereverItHappens) {

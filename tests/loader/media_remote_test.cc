@@ -126,6 +126,15 @@ TEST_F(MediaRemoteTest, AServerThatIgnoresRangesDuringAClipIsAnError) {
   EXPECT_EQ(error_code([&] { clips(ranged()); }), ErrorCode::kFetch);
 }
 
+TEST_F(MediaRemoteTest, AShardThatIsGoneDuringAClipIsNotABadSample) {
+  for (const int number : {4, 8}) {
+    change_at(number, [](ServedFile& file) { file.redirect_to = "/gone.tar"; });
+    const auto times = columns::video_times("mp4", {.frames = 4, .every = 3});
+    Loader loader(ranged(), {.columns = {times}, .batch_size = 2, .threads = 1, .max_bad = 2});
+    EXPECT_EQ(error_code([&] { loader.next(); }), ErrorCode::kStaleIndex) << number;
+  }
+}
+
 TEST_F(MediaRemoteTest, TransfersThatFailAreRepeated) {
   const Batch whole = clips(ranged());
   for (const int number : {3, 8}) {

@@ -909,6 +909,8 @@ TEST(FileFetcherTest, Row47_AFileThatChangesWhileItIsReadIsStale) {
   } sink(path);
   EXPECT_THAT(error_text([&] { Fetchers().fetch({.url = "file://" + path}, sink); }),
               AllOf(HasSubstr("changed at its source"), HasSubstr(path)));
+  // No byte of the changed file was delivered, since a caller may use the bytes before an error.
+  EXPECT_TRUE(some_bytes(1'000'000).starts_with(sink.bytes));
 }
 
 TEST(FileFetcherTest, BringsLocalFiles) {

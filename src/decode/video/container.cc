@@ -180,6 +180,16 @@ std::optional<std::uint64_t> box_size(MediaView bytes) {
   return size;
 }
 
+/// True if each part of an MP4 has a table of its own packets, and no table has all of them.
+bool is_fragmented(MediaView mp4) {
+  while (const auto size = box_size(mp4)) {
+    if (mp4.has(4, "moof")) return true;
+    if (mp4.has(4, "mdat")) return false;
+    mp4.remove_prefix(*size);
+  }
+  return false;
+}
+
 /// Returns why `bytes` do not begin with a box.
 const char* why_no_box(MediaView bytes) {
   const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
@@ -543,8 +553,9 @@ Container container_of(MediaView bytes) {
 
 bool is_read_whole(MediaView bytes) {
   try {
-    const Container container = container_of(behind_tags(bytes));
-    return container != Container::kMp4 && container != Container::kWav;
+    const MediaView media = behind_tags(bytes);
+    const Container container = container_of(media);
+    return container == Container::kMp4 ? is_fragmented(media) : container != Container::kWav;
   } catch (const DecodeFailure&) {
     return false;  // nothing more is read
   }

@@ -99,6 +99,7 @@ void MediaInput::prefetch(std::vector<Range> ranges) {
   std::vector<ByteSource::Part> parts;
   char* to = prefetched_bytes_.get();
   for (const auto& [begin, end] : ranges) {
+    if (begin == end) continue;  // a damaged table may name bytes beyond the end
     kept.push_back({begin, end - begin, to});
     parts.push_back({begin, {to, end - begin}});
     to += end - begin;
