@@ -138,8 +138,10 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
 }
 
 /// Appends the names of a pattern.
+/// @param whole      the user's pattern, of which this pattern is a part.
 /// @param num_names  estimated number of all names if this pattern is one of them.
-void expand(std::string pattern, std::uint64_t num_names, std::vector<std::string>& names) {
+void expand(std::string pattern, const std::string& whole, std::uint64_t num_names,
+            std::vector<std::string>& names) {
   std::size_t open = pattern.find('{');
   while (open != std::string::npos) {
     const std::size_t close = pattern.find('}', open);
@@ -158,14 +160,14 @@ void expand(std::string pattern, std::uint64_t num_names, std::vector<std::strin
     // Estimate before names are made: a list from others may have a pattern of any number of names.
     if (choices->size() > kMaxShards / num_names) {
       throw InvalidArgument("there are more than 10 million shards",
-                            in_quotes(without_urls(pattern)), "choose a smaller range");
+                            in_quotes(without_urls(whole)), "choose a smaller range");
     }
     const auto with = [&](const std::string& choice) {
       return pattern.substr(0, inner_open) + choice + pattern.substr(close + 1);
     };
     if (choices->size() > 1) {
       for (const std::string& choice : *choices) {
-        expand(with(choice), num_names * choices->size(), names);
+        expand(with(choice), whole, num_names * choices->size(), names);
       }
       return;
     }
@@ -174,7 +176,7 @@ void expand(std::string pattern, std::uint64_t num_names, std::vector<std::strin
   }
   if (pattern.size() > kMaxNameBytes / num_names) {
     throw InvalidArgument("the names of the shards need more than 2 GiB",
-                          in_quotes(without_urls(pattern)), "choose a smaller range");
+                          in_quotes(without_urls(whole)), "choose a smaller range");
   }
   names.push_back(std::move(pattern));
 }
@@ -393,7 +395,7 @@ class Expander {
 
 std::vector<std::string> expand_braces(const std::string& pattern) {
   std::vector<std::string> names;
-  expand(pattern, 1, names);
+  expand(pattern, pattern, 1, names);
   return names;
 }
 

@@ -112,6 +112,7 @@ TEST(SourceListTest, PatternsOfTooManyNamesCostNoMemory) {
     EXPECT_THAT(refusal(pattern), HasSubstr("more than 10 million")) << pattern;
   }
   EXPECT_THAT(refusal(many + std::string(1000, 'n')), HasSubstr("more than 2 GiB"));
+  EXPECT_THAT(refusal("{a,b}-" + many), HasSubstr("'{a,b}-" + many + "'"));
   EXPECT_EQ(in_small_child([&]() -> std::string {
               const auto names = expand_braces(repeated("{1..1}", 3'000));
               return names == std::vector{std::string(3'000, '1')} ? "" : "other names";
