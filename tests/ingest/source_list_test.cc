@@ -74,17 +74,22 @@ TEST(SourceListTest, BracesOfACommandsOwnStay) {
   }
 }
 
-TEST(SourceListTest, ABraceWithinABraceIsExpandedFirst) {
-  EXPECT_THAT(expand_braces("x{a,{1..2}}.tar"),
-              ElementsAre("xa.tar", "x1.tar", "xa.tar", "x2.tar"));
-  EXPECT_THAT(expand_braces("{{1,2}..3}{x,y}"),
-              ElementsAre("1x", "1y", "2x", "2y", "3x", "3y", "2x", "2y", "3x", "3y"));
+TEST(SourceListTest, BracesWithinBracesAreExpandedAsInAShell) {
+  EXPECT_THAT(expand_braces("x{a,{1..2}}.tar"), ElementsAre("xa.tar", "x1.tar", "x2.tar"));
+  EXPECT_THAT(expand_braces("{cc3m/{0..1},{a,../b}/{00..01}}.tar"),
+              ElementsAre("cc3m/0.tar", "cc3m/1.tar", "a/00.tar", "a/01.tar", "../b/00.tar",
+                          "../b/01.tar"));
   EXPECT_THAT(expand_braces("{{1..1},{2..2}}{3..3}"), ElementsAre("13", "23"));
   EXPECT_THAT(expand_braces("{plain}{a,b}"), ElementsAre("{plain}a", "{plain}b"));
-  EXPECT_THAT(expand_braces("{a,{plain}}{1,2}"), ElementsAre("{a,{plain}}1", "{a,{plain}}2"));
+  EXPECT_THAT(expand_braces("{a,{plain}}{1,2}"), ElementsAre("a1", "a2", "{plain}1", "{plain}2"));
+  EXPECT_THAT(expand_braces("{x{1,2}-{3,4}}"), ElementsAre("{x1-3}", "{x1-4}", "{x2-3}", "{x2-4}"));
   EXPECT_THAT(expand_braces("}{a,b}"), ElementsAre("}a", "}b"));
+  EXPECT_THAT(expand_braces("pipe:sh -c 'cat {' {a,b}"),
+              ElementsAre("pipe:sh -c 'cat {' a", "pipe:sh -c 'cat {' b"));
   EXPECT_THAT(test::error_text([] { expand_braces("{x{1,2}"); }),
-              HasSubstr("a brace is not closed: '{x1'"));
+              HasSubstr("a brace is not closed: '{x{1,2}'"));
+  const std::string deep(100'000, '{');
+  EXPECT_EQ(expand_braces(deep + std::string(deep.size(), '}')).size(), 1);
 }
 
 /// Runs `body` with little memory and time.
