@@ -231,6 +231,10 @@ class Expander {
 
   SourceList run(const std::vector<std::string>& sources) {
     for (const std::string& source : sources) add_source(source, 0);
+    if (list_.shards.empty() && !sources.empty()) {
+      throw InvalidArgument("the list names no shard", in_quotes(without_urls(sources.front())),
+                            "write a shard on each line");
+    }
     if (!may_name_others_) list_.sources.clear();
     std::unordered_set<std::string_view> seen;
     for (const std::string& path : list_.shards) {

@@ -254,6 +254,10 @@ TEST(SourceListTest, ListsHoldSourcesALine) {
   test::write_file(dir / "list.txt", "# shards\na.tar\r\n\nb-{0..1}.tar\n");
   EXPECT_THAT(expand_sources({"@" + (dir / "list.txt")}),
               ElementsAre("a.tar", "b-0.tar", "b-1.tar"));
+  test::write_file(dir / "none.txt", "# shards\n\n");
+  EXPECT_THAT(test::error_text([&] { expand_sources({"@" + (dir / "none.txt")}); }),
+              HasSubstr("the list names no shard: '@" + (dir / "none.txt") + "'"));
+  EXPECT_THAT(expand_sources({"@" + (dir / "none.txt"), "a.tar"}), ElementsAre("a.tar"));
 }
 
 TEST(SourceListTest, RemoteFoldersAndGlobsAreListed) {
