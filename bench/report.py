@@ -396,7 +396,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="tools/bench.sh", add_help=False)
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="SECTION")
+    parser.add_argument("--only", nargs="+", choices=names, action="extend", metavar="SECTION")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--scale", type=pathlib.Path)
@@ -407,6 +407,11 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     if options.rounds < 1:
         parser.error("--rounds must be at least 1")
     options.build = options.build.resolve()
+    options.only = options.only or names
+    options.output = options.output or options.build / "report.md"
+    folder = options.output.absolute().parent
+    if options.output.is_dir() or not (folder.is_dir() or folder == options.build):
+        parser.error(f"-o {options.output}: not a file in a folder that exists")
     return options
 
 
@@ -419,7 +424,6 @@ def main() -> int:
     if options.check:
         return 0
     runner = Runner(options)
-    output = options.output or options.build / "report.md"
     about = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
         "commit": runner.key["commit"],
@@ -438,8 +442,8 @@ def main() -> int:
             result = kept
         results.append((section, result))
         # After each section: an interrupted run has a report, too.
-        output.write_text(report(about, results, options.quick, runner.rounds))
-    print(f"written: {output}")
+        options.output.write_text(report(about, results, options.quick, runner.rounds))
+    print(f"written: {options.output}")
     if any("failed" in result for _, result in results):
         return FAILED
     return LEFT_OUT if any("left_out" in result for _, result in results) else 0

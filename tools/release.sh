@@ -40,6 +40,9 @@ while [[ ${1:-} == -* ]]; do
   esac
   shift
 done
+for suite in "$@"; do
+  [[ $suite != -* ]] || fail "$suite is no suite; options come before the suites"
+done
 [[ -z $(git status --porcelain) ]] || fail "there are changes that are not committed: commit them first"
 
 version=$(sed -n 's/^project(shardwise VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)

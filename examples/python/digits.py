@@ -123,7 +123,7 @@ def compare(name, whole, steps):
 
 
 def train_both(options):
-    options.out.mkdir(exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
     pack(options.out)
     before, after = options.ranks
     kill_after = options.kill_after or 30
@@ -158,6 +158,8 @@ def main():
     if not options.train:
         if any(options.step_size % ranks for ranks in options.ranks):
             parser.error("--ranks must divide --step-size")
+        if (options.kill_after or 30) < options.save_every:
+            parser.error("--kill-after must be at least --save-every, so that there is a checkpoint")
         return train_both(options)
     dist.init_process_group("gloo")
     train(options)

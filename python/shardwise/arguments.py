@@ -113,6 +113,11 @@ def whole_number(name: str, value: Any, most: int = 2**64 - 1) -> int:
     return number
 
 
+def threads_of(threads: Any) -> Union[int, None]:
+    """The argument ``threads`` of a function: a number, or None for the function's default."""
+    return None if threads is None else whole_number("threads", threads, 2**32 - 1)
+
+
 def require(
     name: str, value: Any, kind: Union[type, tuple[type, ...]], advice: str, none: bool = False
 ) -> None:

@@ -6,7 +6,7 @@ import os
 import warnings
 
 from . import _core
-from .arguments import columns_of, path_of, paths_of, refuse, require, whole_number
+from .arguments import columns_of, path_of, paths_of, refuse, require, threads_of, whole_number
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False
@@ -113,7 +113,7 @@ def index(
         drop_missing=drop_missing,
         accept_times=accept_times,
         check_index=check_index,
-        threads=threads,
+        threads=threads_of(threads),
         part=None if part is None else _part(part),
         progress=progress,
         cache=cache,
@@ -177,7 +177,7 @@ def update(
         drop_missing=drop_missing,
         accept_times=accept_times,
         check_index=check_index,
-        threads=threads,
+        threads=threads_of(threads),
         progress=progress,
         cache=cache,
     )
@@ -223,7 +223,7 @@ def verify(
     from .records import Finding
 
     found = _core.verify(
-        path_of(path), full=full, threads=threads, progress=progress, cache=cache
+        path_of(path), full=full, threads=threads_of(threads), progress=progress, cache=cache
     )
     return [Finding(*finding) for finding in found]
 

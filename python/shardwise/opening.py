@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from . import _core
-from .arguments import columns_of, path_of, suggests
+from .arguments import columns_of, path_of, suggests, threads_of, whole_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def open(
     options = {
         "access": access,
         "cache": named_cache,
-        "max_open_shards": max_open_shards,
+        "max_open_shards": whole_number("max_open_shards", max_open_shards),
         "root": os.path.abspath(path_of(root)) if root else "",
         "accept_times": accept_times,
         "allow_part": allow_part,
@@ -149,5 +149,5 @@ def open(
     }
     defaults = _defaults()
     given = ((name, value) for name, value in options.items() if value != defaults[name])
-    data = open_as((tuple(paths), *given), cache, threads)
+    data = open_as((tuple(paths), *given), cache, threads_of(threads))
     return data if where is None else data.where(where)

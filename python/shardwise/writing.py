@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from . import _core
-from .arguments import columns_of, path_of, require, suggests
+from .arguments import columns_of, path_of, require, suggests, whole_number
 from .encoding import Encoder, encoded, encoders_of
 from .errors import InvalidArgument
 from .records import PackReport, Progress
@@ -187,7 +187,7 @@ class ShardWriter(_Writer):
         _refuse_compressed(names)
         core = _core.ShardWriter(
             names,
-            max_samples=max_samples,
+            max_samples=whole_number("max_samples", max_samples),
             max_bytes=int(min(max_bytes, _NO_LIMIT)),
             replace=replace,
         )

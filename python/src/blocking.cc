@@ -11,7 +11,6 @@
 
 #include "base/cancel_scope.h"
 #include "gil.h"
-#include "retry_notes.h"
 
 namespace nb = nanobind;
 
@@ -102,13 +101,13 @@ void work_on_helper(const std::function<void(const CancelToken& cancel)>& work,
     work(CancelToken(&stop));
   };
   MainThreadHelper& helper = MainThreadHelper::get();
-  std::exception_ptr signal;  // exception raised by a signal's handler, or by a handler of logs
+  std::exception_ptr signal;  // exception raised by a signal's handler
   {
     const GilReleased released;
     helper.begin(cancellable);
     while (!helper.wait(kSignalInterval)) {
       const nb::gil_scoped_acquire acquired;
-      if (PyErr_CheckSignals() == 0 && log_retries()) continue;
+      if (PyErr_CheckSignals() == 0) continue;
       try {
         nb::raise_python_error();
       } catch (...) {

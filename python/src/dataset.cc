@@ -98,6 +98,11 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
           PyErr_SetString(PyExc_TypeError, "a dataset is indexed by numbers; use get() for a key");
           return nullptr;
         }
+        if (PyFloat_Check(key) != 0 || key == Py_None) {
+          PyErr_SetString(PyExc_TypeError,
+                          "a dataset is indexed by whole numbers, slices and lists of numbers");
+          return nullptr;
+        }
         return numbered(object, key).release().ptr();
       },
       static_cast<PyObject*>(nullptr));

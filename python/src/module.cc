@@ -19,7 +19,7 @@ NB_MODULE(_core, module) {
   nb::set_leak_warnings(false);
 #endif
   translate_errors();
-  collect_retry_notes();
+  log_retries();
   add_caches(module);
   add_samples(module);
   add_sample_ranges(module);

@@ -63,7 +63,8 @@ void take(std::string_view option, nb::handle value, Value& to) {
   } else if constexpr (!HasPythonType<
                            Value>) {  // no option: the kind, and fields that only mix() sets
   } else if (!nb::try_cast(value, to)) {
-    refuse(python_type<Value>());
+    refuse(std::is_same_v<Value, std::uint64_t> ? "a whole number from 0 to 2^64 - 1"
+                                                : python_type<Value>());
   }
 }
 

@@ -2,14 +2,9 @@
 
 namespace shardwise::python {
 
-/// Collects the reports of failed fetches that are retried, for log_retries(). Called once.
-void collect_retry_notes();
-
-/// Logs the reports collected so far, as warnings of the logger "shardwise". The main thread calls
-/// it while it waits for work, so that fetching threads need no GIL. Returns false with Python's
-/// error set if a handler of the logger raised.
-/// Cost: one atomic load if there are none.
-/// REQUIRES: the GIL.
-bool log_retries();
+/// From now on, failed fetches that are retried are logged as warnings of the logger "shardwise".
+/// A thread of its own logs them, because fetching threads must not wait for the GIL, and the
+/// thread that called Shardwise waits for them.
+void log_retries();
 
 }  // namespace shardwise::python

@@ -89,92 +89,124 @@ struct Folders {
 /// Maximum size of a list in bytes: 65,536 paths of 4,096 bytes.
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{256} << 20;
 
-/// Returns the alternatives of a brace with this body; nullopt if the brace is literal text.
-std::optional<std::vector<std::string>> brace_choices(const std::string& body,
-                                                      const std::string& pattern) {
-  if (const std::size_t dots = body.find(".."); dots != std::string::npos) {
-    const std::string first = body.substr(0, dots);
-    const std::string last = body.substr(dots + 2);
-    const auto is_number = [](const std::string& s) {
-      return !s.empty() && s.size() <= 18 && s.find_first_not_of("0123456789") == std::string::npos;
-    };
-    if (!is_number(first) || !is_number(last)) {
-      if (is_command_url(pattern)) return std::nullopt;
-      throw InvalidArgument("the range is malformed", in_quotes(without_urls(pattern)),
-                            "write {000000..000146}");
+/// A brace in a pattern.
+struct Brace {
+  std::size_t open;  // offsets of { and }
+  std::size_t close = 0;
+  std::vector<std::size_t> commas = {};  // that are in no brace within this one
+  bool has_brace = false;
+};
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= 18 &&
+         text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// True if the brace is expanded. Otherwise it is literal text, e.g. in a command, where braces may
+/// be part of a program's text: awk '{print $1, $2}'.
+bool is_expanded(const Brace& brace, std::string_view pattern, bool is_command) {
+  const std::string_view body = pattern.substr(brace.open + 1, brace.close - brace.open - 1);
+  if (!brace.commas.empty()) {
+    return !is_command || body.find_first_of(" $'\"") == std::string_view::npos;
+  }
+  if (brace.has_brace) return false;
+  const std::size_t dots = body.find("..");
+  if (dots == std::string_view::npos) return false;
+  return !is_command || (is_number(body.substr(0, dots)) && is_number(body.substr(dots + 2)));
+}
+
+/// Returns the first brace that is expanded. Of nested braces that is the outer one, as in a shell.
+std::optional<Brace> find_brace(const std::string& pattern) {
+  const bool is_command = is_command_url(pattern);
+  std::optional<Brace> first;
+  std::vector<Brace> open;
+  for (std::size_t i = pattern.find('{'); i < pattern.size(); ++i) {
+    if (pattern[i] == '{') {
+      if (!open.empty()) open.back().has_brace = true;
+      open.push_back({.open = i});
+    } else if (pattern[i] == ',' && !open.empty()) {
+      open.back().commas.push_back(i);
+    } else if (pattern[i] == '}' && !open.empty()) {
+      Brace brace = std::move(open.back());
+      open.pop_back();
+      brace.close = i;
+      if ((!first || brace.open < first->open) && is_expanded(brace, pattern, is_command)) {
+        first = std::move(brace);
+      }
+      if (open.empty() && first) return first;
     }
-    const std::int64_t from = *parse_int64(first);
-    const std::int64_t to = *parse_int64(last);
-    if (from > to || static_cast<std::uint64_t>(to - from) >= kMaxShards) {
-      throw InvalidArgument("the range is empty, or has more than 10 million numbers",
-                            in_quotes(without_urls(pattern)),
-                            "write {000000..000146}, smaller number first");
+  }
+  if (!open.empty() && !is_command) {
+    throw InvalidArgument("a brace is not closed", in_quotes(without_urls(pattern)),
+                          "write {000000..000146}");
+  }
+  return first;
+}
+
+/// Returns the alternatives of a brace that is expanded.
+std::vector<std::string> choices_of(const Brace& brace, const std::string& pattern) {
+  std::vector<std::string> choices;
+  std::size_t begin = brace.open + 1;
+  if (!brace.commas.empty()) {
+    for (const std::size_t comma : brace.commas) {
+      choices.push_back(pattern.substr(begin, comma - begin));
+      begin = comma + 1;
     }
-    const auto is_padded = [](const std::string& s) { return s.size() > 1 && s[0] == '0'; };
-    const std::size_t width =
-        is_padded(first) || is_padded(last) ? std::max(first.size(), last.size()) : 0;
-    std::vector<std::string> choices;
-    choices.reserve(static_cast<std::size_t>(to - from) + 1);
-    for (std::int64_t i = from; i <= to; ++i) {
-      std::string number = std::to_string(i);
-      if (number.size() < width) number.insert(0, width - number.size(), '0');
-      choices.push_back(std::move(number));
-    }
+    choices.push_back(pattern.substr(begin, brace.close - begin));
     return choices;
   }
-  if (body.find(',') == std::string::npos) return std::nullopt;
-  // In a command, braces may be part of a program's text, e.g. awk '{print $1, $2}'.
-  if (is_command_url(pattern) && body.find_first_of(" $'\"") != std::string::npos) {
-    return std::nullopt;
+  const std::size_t dots = pattern.find("..", begin);
+  const std::string first = pattern.substr(begin, dots - begin);
+  const std::string last = pattern.substr(dots + 2, brace.close - dots - 2);
+  if (!is_number(first) || !is_number(last)) {
+    throw InvalidArgument("the range is malformed", in_quotes(without_urls(pattern)),
+                          "write {000000..000146}");
   }
-  std::vector<std::string> choices;
-  std::size_t begin = 0;
-  for (;;) {
-    const std::size_t comma = body.find(',', begin);
-    choices.push_back(body.substr(begin, comma == std::string::npos ? comma : comma - begin));
-    if (comma == std::string::npos) return choices;
-    begin = comma + 1;
+  const std::int64_t from = *parse_int64(first);
+  const std::int64_t to = *parse_int64(last);
+  if (from > to || static_cast<std::uint64_t>(to - from) >= kMaxShards) {
+    throw InvalidArgument("the range is empty, or has more than 10 million numbers",
+                          in_quotes(without_urls(pattern)),
+                          "write {000000..000146}, smaller number first");
   }
+  const auto is_padded = [](const std::string& s) { return s.size() > 1 && s[0] == '0'; };
+  const std::size_t width =
+      is_padded(first) || is_padded(last) ? std::max(first.size(), last.size()) : 0;
+  choices.reserve(static_cast<std::size_t>(to - from) + 1);
+  for (std::int64_t i = from; i <= to; ++i) {
+    std::string number = std::to_string(i);
+    if (number.size() < width) number.insert(0, width - number.size(), '0');
+    choices.push_back(std::move(number));
+  }
+  return choices;
 }
 
 /// Appends the names of a pattern.
+/// @param whole      the user's pattern, of which this pattern is a part.
 /// @param num_names  estimated number of all names if this pattern is one of them.
-void expand(std::string pattern, std::uint64_t num_names, std::vector<std::string>& names) {
-  std::size_t open = pattern.find('{');
-  while (open != std::string::npos) {
-    const std::size_t close = pattern.find('}', open);
-    if (close == std::string::npos) {
-      if (is_command_url(pattern)) break;
-      throw InvalidArgument("a brace is not closed", in_quotes(without_urls(pattern)),
-                            "write {000000..000146}");
-    }
-    const std::size_t inner_open = pattern.rfind('{', close);
-    const std::string body = pattern.substr(inner_open + 1, close - inner_open - 1);
-    const auto choices = brace_choices(body, pattern);
-    if (!choices) {
-      open = pattern.find('{', close);
-      continue;
-    }
+void expand(std::string pattern, const std::string& whole, std::uint64_t num_names,
+            std::vector<std::string>& names) {
+  while (const auto brace = find_brace(pattern)) {
+    const std::vector<std::string> choices = choices_of(*brace, pattern);
     // Estimate before names are made: a list from others may have a pattern of any number of names.
-    if (choices->size() > kMaxShards / num_names) {
-      throw InvalidArgument("there are more than 10 million shards",
-                            in_quotes(without_urls(pattern)), "choose a smaller range");
+    if (choices.size() > kMaxShards / num_names) {
+      throw InvalidArgument("there are more than 10 million shards", in_quotes(without_urls(whole)),
+                            "choose a smaller range");
     }
     const auto with = [&](const std::string& choice) {
-      return pattern.substr(0, inner_open) + choice + pattern.substr(close + 1);
+      return pattern.substr(0, brace->open) + choice + pattern.substr(brace->close + 1);
     };
-    if (choices->size() > 1) {
-      for (const std::string& choice : *choices) {
-        expand(with(choice), num_names * choices->size(), names);
+    if (choices.size() > 1) {
+      for (const std::string& choice : choices) {
+        expand(with(choice), whole, num_names * choices.size(), names);
       }
       return;
     }
-    pattern = with(choices->front());
-    open = pattern.find('{');
+    pattern = with(choices.front());
   }
   if (pattern.size() > kMaxNameBytes / num_names) {
     throw InvalidArgument("the names of the shards need more than 2 GiB",
-                          in_quotes(without_urls(pattern)), "choose a smaller range");
+                          in_quotes(without_urls(whole)), "choose a smaller range");
   }
   names.push_back(std::move(pattern));
 }
@@ -199,6 +231,10 @@ class Expander {
 
   SourceList run(const std::vector<std::string>& sources) {
     for (const std::string& source : sources) add_source(source, 0);
+    if (list_.shards.empty() && !sources.empty()) {
+      throw InvalidArgument("the list names no shard", in_quotes(without_urls(sources.front())),
+                            "write a shard on each line");
+    }
     if (!may_name_others_) list_.sources.clear();
     std::unordered_set<std::string_view> seen;
     for (const std::string& path : list_.shards) {
@@ -393,7 +429,7 @@ class Expander {
 
 std::vector<std::string> expand_braces(const std::string& pattern) {
   std::vector<std::string> names;
-  expand(pattern, 1, names);
+  expand(pattern, pattern, 1, names);
   return names;
 }
 

@@ -13,6 +13,7 @@ bool is_named_like_a_shard(const std::string& path);
 bool is_named_like_a_descriptor(const std::string& path);
 
 /// Expands `a{1..3}b{x,y}` to a1bx, a1by, a2bx, ...; a brace without `..` or `,` is literal text.
+/// Braces within braces are expanded as in a shell: `{a,b{1..2}}` to a, b1, b2.
 /// Errors: InvalidArgument for a malformed pattern, or a pattern of more than 10 million names.
 std::vector<std::string> expand_braces(const std::string& pattern);
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import pathlib
 import re
@@ -224,6 +226,15 @@ class ReportTest(unittest.TestCase):
                 for command in section.commands:
                     for word in runner.words(command, pathlib.Path("raw.json")):
                         self.assertNotIn("{", word)
+
+    def test_sections_may_be_named_by_several_options(self) -> None:
+        words = ["--only", "views", "--only", "joins", "pixels"]
+        self.assertEqual(report.options_of(words).only, ["views", "joins", "pixels"])
+
+    def test_a_report_that_cannot_be_written_is_refused_first(self) -> None:
+        for output in (self.build, self.build / "no" / "r.md"):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                report.options_of(["-o", str(output)])
 
     def test_sections_are_listed(self) -> None:
         command = ["bash", str(ROOT / "tools" / "bench.sh"), "--list"]

@@ -74,17 +74,22 @@ TEST(SourceListTest, BracesOfACommandsOwnStay) {
   }
 }
 
-TEST(SourceListTest, ABraceWithinABraceIsExpandedFirst) {
-  EXPECT_THAT(expand_braces("x{a,{1..2}}.tar"),
-              ElementsAre("xa.tar", "x1.tar", "xa.tar", "x2.tar"));
-  EXPECT_THAT(expand_braces("{{1,2}..3}{x,y}"),
-              ElementsAre("1x", "1y", "2x", "2y", "3x", "3y", "2x", "2y", "3x", "3y"));
+TEST(SourceListTest, BracesWithinBracesAreExpandedAsInAShell) {
+  EXPECT_THAT(expand_braces("x{a,{1..2}}.tar"), ElementsAre("xa.tar", "x1.tar", "x2.tar"));
+  EXPECT_THAT(expand_braces("{cc3m/{0..1},{a,../b}/{00..01}}.tar"),
+              ElementsAre("cc3m/0.tar", "cc3m/1.tar", "a/00.tar", "a/01.tar", "../b/00.tar",
+                          "../b/01.tar"));
   EXPECT_THAT(expand_braces("{{1..1},{2..2}}{3..3}"), ElementsAre("13", "23"));
   EXPECT_THAT(expand_braces("{plain}{a,b}"), ElementsAre("{plain}a", "{plain}b"));
-  EXPECT_THAT(expand_braces("{a,{plain}}{1,2}"), ElementsAre("{a,{plain}}1", "{a,{plain}}2"));
+  EXPECT_THAT(expand_braces("{a,{plain}}{1,2}"), ElementsAre("a1", "a2", "{plain}1", "{plain}2"));
+  EXPECT_THAT(expand_braces("{x{1,2}-{3,4}}"), ElementsAre("{x1-3}", "{x1-4}", "{x2-3}", "{x2-4}"));
   EXPECT_THAT(expand_braces("}{a,b}"), ElementsAre("}a", "}b"));
+  EXPECT_THAT(expand_braces("pipe:sh -c 'cat {' {a,b}"),
+              ElementsAre("pipe:sh -c 'cat {' a", "pipe:sh -c 'cat {' b"));
   EXPECT_THAT(test::error_text([] { expand_braces("{x{1,2}"); }),
-              HasSubstr("a brace is not closed: '{x1'"));
+              HasSubstr("a brace is not closed: '{x{1,2}'"));
+  const std::string deep(100'000, '{');
+  EXPECT_EQ(expand_braces(deep + std::string(deep.size(), '}')).size(), 1);
 }
 
 /// Runs `body` with little memory and time.
@@ -112,6 +117,7 @@ TEST(SourceListTest, PatternsOfTooManyNamesCostNoMemory) {
     EXPECT_THAT(refusal(pattern), HasSubstr("more than 10 million")) << pattern;
   }
   EXPECT_THAT(refusal(many + std::string(1000, 'n')), HasSubstr("more than 2 GiB"));
+  EXPECT_THAT(refusal("{a,b}-" + many), HasSubstr("'{a,b}-" + many + "'"));
   EXPECT_EQ(in_small_child([&]() -> std::string {
               const auto names = expand_braces(repeated("{1..1}", 3'000));
               return names == std::vector{std::string(3'000, '1')} ? "" : "other names";
@@ -248,6 +254,10 @@ TEST(SourceListTest, ListsHoldSourcesALine) {
   test::write_file(dir / "list.txt", "# shards\na.tar\r\n\nb-{0..1}.tar\n");
   EXPECT_THAT(expand_sources({"@" + (dir / "list.txt")}),
               ElementsAre("a.tar", "b-0.tar", "b-1.tar"));
+  test::write_file(dir / "none.txt", "# shards\n\n");
+  EXPECT_THAT(test::error_text([&] { expand_sources({"@" + (dir / "none.txt")}); }),
+              HasSubstr("the list names no shard: '@" + (dir / "none.txt") + "'"));
+  EXPECT_THAT(expand_sources({"@" + (dir / "none.txt"), "a.tar"}), ElementsAre("a.tar"));
 }
 
 TEST(SourceListTest, RemoteFoldersAndGlobsAreListed) {

@@ -24,6 +24,29 @@ def test_an_index_named_after_its_shards_is_refused(tmp_path: Path, shards: Path
     assert not path.exists()
 
 
+def test_numbers_that_are_out_of_range_are_named(
+    tmp_path: Path, shards: Path, index: Path
+) -> None:
+    for call in (
+        lambda: shardwise.open(index, threads=-1),
+        lambda: shardwise.index(tmp_path / "new.idx", shards, threads=-1),
+        lambda: shardwise.update(index, threads=-1),
+        lambda: shardwise.verify(index, threads=-1),
+    ):
+        with pytest.raises(errors.InvalidArgument, match="threads=-1; give a whole number, 0 or"):
+            call()
+    with pytest.raises(errors.InvalidArgument, match="max_open_shards=-1; give a whole number"):
+        shardwise.open(index, max_open_shards=-1)
+    with pytest.raises(errors.InvalidArgument, match="max_samples=-1; give a whole number"):
+        shardwise.ShardWriter(tmp_path / "new-%d.tar", max_samples=-1)
+    for seed in (-1, 2**64):
+        with pytest.raises(TypeError, match=f"seed={seed}; give a whole number from 0 to 2.64 - 1"):
+            Order(seed=seed)
+    for number in (1.0, None):
+        with pytest.raises(TypeError, match="indexed by whole numbers, slices and lists"):
+            shardwise.open(index)[number]  # type: ignore[call-overload]
+
+
 def test_one_name_is_no_list_of_columns(tmp_path: Path, shards: Path, index: Path) -> None:
     for call in (
         lambda: shardwise.index(tmp_path / "new.idx", shards, columns="cls"),

@@ -97,21 +97,69 @@ def test_a_retried_fetch_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert "ShardCache(retry_for=)" in record.getMessage()
 
 
-def test_what_a_handler_of_the_log_raises_ends_the_wait(tmp_path: Path) -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_a_handler_of_the_log_raises_does_not_end_the_fetch(tmp_path: Path) -> None:
     write_shards(tmp_path / "www", [5])
+
+    class Recovers(Unwell):
+        pass
 
     class Refuses(logging.Filter):
         def filter(self, record: logging.LogRecord) -> bool:
+            Recovers.is_well = True
             raise ZeroDivisionError
 
     logger = logging.getLogger("shardwise")
     logger.addFilter(refuses := Refuses())
     try:
         cache = shardwise.ShardCache(str(tmp_path / "cache"), retry_for=60)
-        with FileServer(tmp_path / "www", Unwell) as server, pytest.raises(ZeroDivisionError):
-            shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar", cache=cache)
+        with FileServer(tmp_path / "www", Recovers) as server:
+            url = server.url + "/train-000000.tar"
+            assert shardwise.index(tmp_path / "x.idx", url, cache=cache).num_samples == 5
     finally:
         logger.removeFilter(refuses)
+
+
+LOGS_IN_THREAD = """
+import logging, os, sys, threading
+import shardwise
+from shardwise.errors import FetchError
+
+logging.basicConfig(format="%(process)d %(message)s")
+url, folder = sys.argv[1:]
+
+def fetch(name):
+    cache = shardwise.ShardCache(os.path.join(folder, name), retry_for=4)
+    try:
+        shardwise.index(os.path.join(folder, name + ".idx"), url, cache=cache)
+    except FetchError:
+        pass
+
+def fetch_in_thread(name):
+    thread = threading.Thread(target=fetch, args=(name,))
+    thread.start()
+    thread.join()
+
+fetch_in_thread("parent")
+child = os.fork()
+if child == 0:
+    fetch_in_thread("child")
+    logging.shutdown()
+    os._exit(0)
+os.waitpid(child, 0)
+print(os.getpid(), child)
+"""
+
+
+def test_retries_are_logged_while_the_main_thread_does_something_else(tmp_path: Path) -> None:
+    with FileServer(tmp_path, Unwell) as server:
+        run = subprocess.run(
+            [sys.executable, "-c", LOGS_IN_THREAD, server.url + "/x.tar", str(tmp_path)],
+            capture_output=True,
+            text=True,
+        )
+    logged = [line.split()[0] for line in run.stderr.splitlines() if "cannot be fetched" in line]
+    assert logged == run.stdout.split(), run.stderr  # once in each process
 
 
 def test_shards_are_found_where_they_are_today(server: FileServer, tmp_path: Path) -> None:

@@ -449,6 +449,19 @@ def test_the_command_says_what_failed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_an_output_that_takes_nothing_is_an_error_of_one_line(index: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "shardwise", "report", index.name],
+            cwd=index.parent,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert re.fullmatch(r"shardwise: error: .*No space left.*\n", done.stderr), done.stderr
+
+
 def test_importing_shardwise_imports_no_matplotlib() -> None:
     code = "import sys, shardwise; shardwise.report; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,6 +13,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 const std::vector<std::string> kCommands = {
@@ -147,6 +148,13 @@ TEST(NearestNameTest, IsNearEnoughToBeMeant) {
   EXPECT_EQ(tools::nearest_name("xyzzy", names), std::nullopt);
   EXPECT_EQ(tools::nearest_name("-x", names), std::nullopt);
   EXPECT_EQ(tools::nearest_name("", names), std::nullopt);
+}
+
+TEST(NearestNameTest, TheCommandOfThePythonPackageIsNamed) {
+  const std::string where = "no command 'report'; in Python, it is `python -m shardwise report`;";
+  EXPECT_THAT(shardwise({"report", "x.idx"}).err, HasSubstr(where));
+  EXPECT_THAT(shardwise({"help", "report"}).err, HasSubstr(where));
+  EXPECT_THAT(shardwise({"cache", "report"}).err, Not(HasSubstr("Python")));
 }
 
 TEST(TextLayoutTest, CutsBetweenCharacters) {

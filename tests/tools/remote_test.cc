@@ -215,6 +215,8 @@ TEST_F(RemoteCommandTest, CommandsRunOnlyWhereAllowedAndWithoutAShell) {
   const std::string command = "pipe:cat '" + (shards_.dir / "a b.tar") + "'";
   EXPECT_THAT(failure({"index", "--quiet", "-o", shards_.index(), command}),
               AllOf(HasSubstr("pipe: URL"), HasSubstr("--allow-pipe")));
+  EXPECT_EQ(shardwise({"index", "--allow-pipe", "-o", shards_.dir / "noted.idx", command}).err,
+            "shardwise: note: 1 shard will be fetched, of unknown size\n");
   const auto report =
       json_of({"index", "--json", "--quiet", "--allow-pipe", "-o", shards_.index(), command});
   EXPECT_EQ(report["samples"], ServedShards::kSamples);

@@ -110,6 +110,9 @@ TEST(TokenCommandTest, ReadsFilesWithATokenOrACheckpoint) {
   write_file(index.dir() / "binary", std::string("\1\0\n", 3));
   expect_failure(shardwise({"token", index.dir() / "binary"}),
                  {"the binary file is neither a resume token nor a checkpoint", "binary'", "sw2."});
+  write_file(index.dir() / "notes.txt", "epoch 3");
+  expect_failure(shardwise({"token", index.dir() / "notes.txt"}),
+                 {"the file has no resume token", "notes.txt'", "sw2."});
 }
 
 TEST(TokenCommandTest, ReadsTheStateOfAPythonProgramInJson) {
@@ -119,11 +122,13 @@ TEST(TokenCommandTest, ReadsTheStateOfAPythonProgramInJson) {
   const std::string shown = shardwise_output({"token", token});
   for (const std::string& state :
        {R"({"token": ")" + token + R"(", "batches": 2})",
-        "\n{\"step\": 7, \"loader\": {\"batches\": 2, \"token\": \"" + token + "\"}}\n"}) {
+        "\n{\"step\": 7, \"loader\": {\"batches\": 2, \"token\": \"" + token + "\"}}\n",
+        "[{\"token\": \"" + token + "\"}, {\"token\": \"" + token + "\"}]", "\"" + token + "\"",
+        R"({"login": {"token": "hf_a"}, "loader": {"token": ")" + token + "\"}}"}) {
     write_file(path, state);
     EXPECT_EQ(shardwise_output({"token", path}), shown) << state;
   }
-  write_file(path, R"({"token": "a", "other": {"token": "b"}})");
+  write_file(path, R"({"token": "sw2.a", "other": {"token": "sw2.b"}})");
   expect_failure(shardwise({"token", path}), {"several resume tokens", "state.json'", "one state"});
   write_file(path, R"({"tokens": "a", "token": 1})");
   expect_failure(shardwise({"token", path}), {"has no resume token", "state.json'"});

@@ -40,12 +40,13 @@ std::vector<std::string> unknown_files(const std::vector<std::string>& files) {
 
 void say_what_is_fetched(const BuildPlan::RemoteReading& remote) {
   if (remote.num_shards == 0) return;
-  say("note",
-      fmt::format("{} will be fetched, at most {}{}", counted(remote.num_shards, "shard"),
-                  human_bytes(remote.bytes),
-                  remote.num_unknown == 0 ? ""
-                                          : fmt::format(", not counting {} of unknown size",
-                                                        counted(remote.num_unknown, "shard"))));
+  std::string size = ", at most " + human_bytes(remote.bytes);
+  if (remote.num_unknown == remote.num_shards) {
+    size = ", of unknown size";
+  } else if (remote.num_unknown > 0) {
+    size += ", not counting " + counted(remote.num_unknown, "shard") + " of unknown size";
+  }
+  say("note", counted(remote.num_shards, "shard") + " will be fetched" + size);
 }
 
 void say_files_left_out(const std::vector<std::string>& files) {

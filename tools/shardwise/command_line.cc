@@ -88,6 +88,14 @@ void choose_colours(std::string_view when) {
                                 : Colours::kAuto);
 }
 
+/// Returns what is wrong with the name of a command. `report` is only in the Python package.
+std::string no_command(const CLI::App& above, const std::string& word) {
+  const bool is_python = above.get_parent() == nullptr && word == "report";
+  return fmt::format("no command {}{}", in_quotes(word),
+                     is_python ? "; in Python, it is `python -m shardwise report`;"
+                               : suggestion(word, command_names(above)));
+}
+
 /// Checks the words that name a command. CLI11 would not say which word is wrong, but only that a
 /// command is required.
 void require_commands(const CLI::App& program, int argc, const char* const* argv) {
@@ -106,8 +114,7 @@ void require_commands(const CLI::App& program, int argc, const char* const* argv
     const auto commands =
         at->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
     if (commands.empty()) {
-      throw WrongCommand(*at,
-                         fmt::format("no command {}{}", in_quotes(word), suggestion(word, names)));
+      throw WrongCommand(*at, no_command(*at, word));
     }
     at = commands.front();
   }
@@ -309,8 +316,7 @@ CLI::App& find_command(CLI::App& program, const std::vector<std::string>& words)
     const auto commands = at->get_subcommands(
         [&](const CLI::App* sub) { return !word.empty() && sub->get_name() == word; });
     if (commands.empty()) {
-      throw WrongCommand(*at, fmt::format("no command {}{}", in_quotes(word),
-                                          suggestion(word, command_names(*at))));
+      throw WrongCommand(*at, no_command(*at, word));
     }
     at = commands.front();
   }

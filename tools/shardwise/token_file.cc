@@ -21,6 +21,9 @@ namespace {
 
 /// Limit for a token's file: above the size of a token with a million samples left out.
 constexpr std::size_t kMaxTokenBytes = 64 << 20;
+constexpr std::string_view kTokenBegin = "sw";
+constexpr const char* kNameATokenFile =
+    "name a file with a resume token, which begins with \"sw2.\", \"sw3.\" or \"sw4.\"";
 
 std::string read_front(const File& file, std::size_t size) {
   std::string bytes(size, '\0');
@@ -40,18 +43,21 @@ void refuse_binary(std::string_view bytes, const std::string& path) {
       in_quotes(path),
       is_torch
           ? "load the file in Python, and give the \"token\" of the loader's state_dict() as text"
-          : "name a file with a resume token, which begins with \"sw2.\", \"sw3.\" or \"sw4.\"");
+          : kNameATokenFile);
 }
 
-/// Returns the token of a state in JSON, as json.dump() writes it in Python: the text at the key
-/// "token", which may be nested.
+/// Returns the token in a JSON text, as json.dump() writes it in Python: the text itself, or the
+/// text at the key "token" of a state, which may be nested. Other tokens, e.g. of a login, do not
+/// count.
 std::string token_in_json(std::string_view json, const std::string& path) try {
   using Token = detail::JsonReader::Token;
   std::set<std::string> found;
   detail::JsonReader reader(json);
-  bool is_value = false;  // true after the key "token"
+  bool is_value = true;  // true at the beginning, and after the key "token"
   for (Token token = reader.next(); token != Token::kEnd; token = reader.next()) {
-    if (is_value && token == Token::kString) found.emplace(reader.text());
+    if (is_value && token == Token::kString && reader.text().starts_with(kTokenBegin)) {
+      found.emplace(reader.text());
+    }
     is_value = token == Token::kKey && reader.text() == "token";
   }
   if (found.size() == 1) return *found.begin();
@@ -69,7 +75,7 @@ std::string token_in_json(std::string_view json, const std::string& path) try {
 ResumeToken read_token(const std::string& file_or_text) {
   std::error_code no_error;
   if (!std::filesystem::exists(file_or_text, no_error)) {
-    if (file_or_text.starts_with("sw")) return ResumeToken::from_text(file_or_text);
+    if (file_or_text.starts_with(kTokenBegin)) return ResumeToken::from_text(file_or_text);
     throw NotFound("neither a file nor a resume token", in_quotes(file_or_text),
                    "check the path; tokens begin with \"sw2.\", \"sw3.\" or \"sw4.\"");
   }
@@ -82,10 +88,14 @@ ResumeToken read_token(const std::string& file_or_text) {
       read_front(file, static_cast<std::size_t>(std::min<std::uint64_t>(kMaxTokenBytes, size)));
   refuse_binary(text, file_or_text);
   const std::string_view checked =
-      checked_text(text, "the file of the resume token", in_quotes(file_or_text));
-  return ResumeToken::from_text(trimmed(checked).starts_with('{')
-                                    ? token_in_json(checked, file_or_text)
-                                    : std::string(checked));
+      trimmed(checked_text(text, "the file of the resume token", in_quotes(file_or_text)));
+  if (!checked.empty() && std::string_view("{[\"").find(checked[0]) != std::string_view::npos) {
+    return ResumeToken::from_text(token_in_json(checked, file_or_text));
+  }
+  if (!checked.starts_with(kTokenBegin)) {
+    throw InvalidArgument("the file has no resume token", in_quotes(file_or_text), kNameATokenFile);
+  }
+  return ResumeToken::from_text(std::string(checked));
 }
 
 }  // namespace shardwise::tools

@@ -117,10 +117,10 @@ def main(arguments: list[str]) -> int:
             batch_size=given.batch, nodes=given.nodes, epoch=given.epoch, epochs=given.epochs,
             classes=given.classes, stats=given.stats, traces=given.trace, pictures=given.pictures,
         )  # fmt: skip
+        print(path, flush=True)
     except (Error, ModuleNotFoundError, OSError, TypeError) as error:
         print(f"shardwise: error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    print(path)
     return 0

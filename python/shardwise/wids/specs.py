@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlparse, urlunparse
+from urllib.parse import ParseResult, urlparse, urlunparse
 
 from .._core import read_remote
 from ..arguments import path_of, refuse
@@ -19,9 +19,23 @@ Shard = dict[str, Any]
 """The entry of one shard in a descriptor: url, nsamples, and further keys."""
 
 
+def _is_path(url: str) -> bool:
+    """True for a path, in which characters such as # and ? have no meaning."""
+    return "://" not in url and not url.startswith("file:")
+
+
+def _parts(url: str) -> ParseResult:
+    try:
+        return urlparse(url)
+    except ValueError as error:
+        raise InvalidArgument(f"not a URL: {url!r} ({error}); correct the URL") from None
+
+
 def urldir(url: str) -> str:
     """The part of a URL or path before its file name."""
-    parts = urlparse(url)
+    if _is_path(url):
+        return os.path.dirname(url)
+    parts = _parts(url)
     return parts._replace(path=os.path.dirname(parts.path)).geturl()
 
 
@@ -29,7 +43,9 @@ def urlmerge(base: str, url: str) -> str:
     """Resolves a URL or path relative to ``base``, which supplies missing parts."""
     if url.startswith("pipe:"):
         return url
-    above, parts = urlparse(base), urlparse(url)
+    if _is_path(base) and _is_path(url):
+        return url if url.startswith("/") else os.path.normpath(os.path.join(base, url))
+    above, parts = _parts(base), _parts(url)
     path = parts.path
     if not path.startswith("/"):
         path = os.path.normpath(os.path.join(above.path, path))
@@ -52,7 +68,7 @@ def is_remote(url: str) -> bool:
 
 def local_path(url: str) -> str:
     """The path of a path or a ``file:`` URL."""
-    return urlparse(url).path if url.startswith("file:") else path_of(url)
+    return _parts(url).path if url.startswith("file:") else path_of(url)
 
 
 def _text(value: Any, name: str) -> str | None:
@@ -136,7 +152,7 @@ def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
             text = file.read()
     try:
         descriptor = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(
             f"the descriptor {name!r} is not JSON: {error}; make the "
             "descriptor again with `widsindex create`"
@@ -153,7 +169,7 @@ def _require_remote(shards: list[Shard], source: str) -> None:
     """Refuses a remote descriptor that lists local files or commands: it must not make this machine
     read or run them."""
     for shard in shards:
-        scheme = "pipe" if shard["url"].startswith("pipe:") else urlparse(shard["url"]).scheme
+        scheme = "pipe" if shard["url"].startswith("pipe:") else _parts(shard["url"]).scheme
         if scheme in _LOCAL_SCHEMES:
             raise InvalidArgument(
                 f"the remote descriptor {source!r} names the local shard {shard['url']!r}; name "

@@ -77,3 +77,8 @@ def test_a_killed_training_continues_on_other_ranks(tmp_path: Path) -> None:
 def test_ranks_that_do_not_divide_a_step_are_refused(tmp_path: Path) -> None:
     code, said = launch([str(PROGRAM), "--out", "run", "--ranks", "2", "5"], tmp_path)
     assert code == 2 and "--ranks must divide --step-size" in said
+
+
+def test_a_kill_before_the_first_checkpoint_is_refused(tmp_path: Path) -> None:
+    code, said = launch([str(PROGRAM), "--out", "run", "--kill-after", "7"], tmp_path)
+    assert code == 2 and "--kill-after must be at least --save-every" in said, said

@@ -196,6 +196,7 @@ def test_lists_that_are_none_are_refused(shards: list[Any], tmp_path: Path) -> N
     path = tmp_path / "x.json"
     for text, error, message in [
         ("{", InvalidArgument, "is not JSON"),
+        ("[" * 100_000, InvalidArgument, "is not JSON"),
         ("[]", InvalidArgument, "not a JSON object"),
         ('{"shardlist": []}', VersionMismatch, "wids_version None"),
         ('{"wids_version": 1}', InvalidArgument, "names no shards"),
@@ -209,6 +210,14 @@ def test_lists_that_are_none_are_refused(shards: list[Any], tmp_path: Path) -> N
         path.write_text(text)
         with pytest.raises(error, match=message):
             raw(str(path))
+
+
+def test_a_descriptor_may_be_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    for name in ("run#3", "a?b;c", "two\nlines"):
+        (shard,) = write_shards(tmp_path / name, [3])
+        shard["url"] = Path(shard["url"]).name
+        dataset = raw(str(write_descriptor(tmp_path / name / "x.json", [shard])))
+        assert number_of(dataset[2]) == 2
 
 
 def test_commands_are_not_run_unless_it_is_allowed(tmp_path: Path, shards: list[Any]) -> None:

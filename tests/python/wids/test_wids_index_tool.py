@@ -183,5 +183,10 @@ def test_urls_are_put_together() -> None:
     assert urlmerge("/x", "/y.tar") == "/y.tar"
     assert urlmerge("http://h/a", "http://g/y.tar") == "http://g/y.tar"
     assert urlmerge("/x", "pipe:cat a") == "pipe:cat a"
+    # A path is not a URL, whatever characters its names have.
+    assert urldir("run#3/a;b?c/x.json") == "run#3/a;b?c"
+    assert urlmerge("run#3/a;b?c", "../d\n.tar") == "run#3/d\n.tar"
+    with pytest.raises(InvalidArgument, match="not a URL: .*Invalid IPv6 URL"):
+        urlmerge("", "http://[::1/x.tar")
     assert is_remote("s3://b/k") and is_remote("pipe:x")
     assert not is_remote("file:///x") and not is_remote("a:b.tar")
