@@ -14,9 +14,8 @@ A command is a list of words with these fields:
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Limits = tuple[tuple[str, str], ...]
 
@@ -181,7 +180,7 @@ IN_CPP = (
         "mixtures and weighted draws",
         ((r"BM_WeightedDraw_Draw(/.*)", r"BM_Peer_RunningSums\1"),),
     ),
-    dataclasses.replace(
+    replace(
         google(
             "cache",
             "storage/cache_bench.cc",

@@ -4,8 +4,8 @@
     tools/wheel/check_wheel.py WHEEL
 
 Its files may need only glibc and the C++ runtime of the machine, and names of Python. They may export
-only the name that Python calls. The wheel must have the licences of all bundled libraries, and not be too large. Needs
-readelf and nm. Prints its findings; exits with 1 if a check fails."""
+only the name that Python calls. The wheel must have the licences of all bundled libraries, and not be
+too large. Needs readelf and nm. Prints its findings; exits with 1 if a check fails."""
 
 import os
 import re
