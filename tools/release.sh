@@ -66,7 +66,7 @@ make_packages() {  # DIST
   [[ -z $maintainer ]] || flags+=("-DSHARDWISE_MAINTAINER=$maintainer")
   CXXFLAGS="$(dpkg-buildflags --get CXXFLAGS | sed 's/-ffile-prefix-map=[^ ]*//') $(dpkg-buildflags --get CPPFLAGS)" \
     LDFLAGS=$(dpkg-buildflags --get LDFLAGS) cmake -S . -B build-release/packages -G Ninja -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG -DCMAKE_UNITY_BUILD=ON -DBUILD_SHARED_LIBS=ON \
+    -DCMAKE_CXX_FLAGS_RELEASE=-DNDEBUG -DBUILD_SHARED_LIBS=ON \
     -DCMAKE_INSTALL_PREFIX=/usr -DCMAKE_SKIP_INSTALL_RPATH=ON -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON \
     "-DSHARDWISE_PACKAGE_RELEASE=$revision" "${flags[@]}" >build-release/packages.log ||
     fail "CMake cannot configure: see $PWD/build-release/packages.log"

@@ -33,7 +33,7 @@ heading "Building the Python package and the program"
 if ! grep -qs 'SHARDWISE_BUILD_PYTHON:BOOL=ON' "$build/CMakeCache.txt"; then
   build=$site/build
   make_python_environment "$build/venv" || fail "$NO_PYTHON"
-  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DSHARDWISE_BUILD_TESTS=OFF -DSHARDWISE_WITH_LIBTORCH=OFF \
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSHARDWISE_BUILD_TESTS=OFF -DSHARDWISE_WITH_LIBTORCH=OFF \
     -DSHARDWISE_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$build/venv/bin/python"
 fi
 cmake --build "$build" --target shardwise_package shardwise_manual_pages
