@@ -122,8 +122,8 @@ TEST_F(EarlyShardTest, WhoWaitsForWholeShardsGetsThem) {
 TEST_F(EarlyShardTest, OfAShardWithAWrongHeaderTheSamplesBeforeItComeAndItIsAnError) {
   serve();
   constexpr std::uint64_t kWrong = 10;
-  how_.body[headers_[kWrong]] ^= 1;  // changes the member's name
-  test::TarBuilder::fix_checksum(how_.body.data() + headers_[kWrong]);
+  how_.body.own()[headers_[kWrong]] ^= 1;  // changes the member's name
+  test::TarBuilder::fix_checksum(how_.body.own().data() + headers_[kWrong]);
   pause();
   const auto in = cache();
   const Dataset data = open(in);
@@ -139,7 +139,7 @@ TEST_F(EarlyShardTest, OfAShardWithAWrongHeaderTheSamplesBeforeItComeAndItIsAnEr
 TEST_F(EarlyShardTest, WithHashesNoWrongByteOfAMemberIsGivenOut) {
   serve(/*hashes=*/true);
   constexpr std::uint64_t kWrong = 10;
-  how_.body[headers_[kWrong] + 5000] ^= 1;
+  how_.body.own()[headers_[kWrong] + 5000] ^= 1;
   pause();
   const auto in = cache();
   const Dataset data = open(in);
@@ -155,7 +155,7 @@ TEST_F(EarlyShardTest, WhatCameWrongOnceIsFetchedAgainAndRead) {
   const auto wrong = std::make_shared<std::atomic<int>>(0);
   how_.before_get = [wrong, at = headers_[10]](test::ServedFile& file) {
     // The first fetch changes the byte, the second restores it.
-    if ((*wrong)++ < 2) file.body[at] ^= 1;
+    if ((*wrong)++ < 2) file.body.own()[at] ^= 1;
   };
   pause();
   go_on();
@@ -172,7 +172,7 @@ TEST_F(EarlyShardTest, ViewsStayAsTheyAreIfTheTransferBeginsAnew) {
   how_.num_cuts = 1;
   how_.before_get = [begun, at = headers_[0] + 5000](test::ServedFile& file) {
     // A byte of the first member's data, so no header reveals the change.
-    if (++*begun == 2) file.body[at] ^= 1;
+    if (++*begun == 2) file.body.own()[at] ^= 1;
   };
   pause();
   const Dataset data = open(cache());

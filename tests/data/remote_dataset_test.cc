@@ -485,7 +485,7 @@ TEST_F(RemoteDatasetTest, SingleSamplesThatCameToHarmAreFetchedAgain) {
                   {.body = right, .before_get = [&, num = 0](test::ServedFile& file) mutable {
                      file.body = right;
                      if (num++ >= num_wrong) return;
-                     for (char& c : file.body) c ^= static_cast<char>(same_way ? 1 : num);
+                     for (char& c : file.body.own()) c ^= static_cast<char>(same_way ? 1 : num);
                    }});
     bool has_come = true;
     try {

@@ -49,7 +49,7 @@ const std::string& body() {
 class RangeDownloadTest : public ::testing::Test {
  protected:
   void serve(ServedFile file = {}) {
-    if (file.body.empty()) file.body = body();
+    if (file.body.view().empty()) file.body = body();
     server_.serve(kPath, std::move(file));
   }
   std::string url() const { return server_.url(kPath); }
@@ -168,7 +168,7 @@ TEST_F(RangeDownloadTest, ASourceThatChangesBetweenPartsIsStaleAndNothingIsKept)
   serve({.before_get = [num](ServedFile& file) {
     if (++*num == 3) {
       file.etag = "\"v2\"";
-      file.body[0] ^= 1;
+      file.body.own()[0] ^= 1;
     }
   }});
   EXPECT_EQ(error_code([&] { CacheAccess::get(*cache(), request()); }), ErrorCode::kStaleIndex);

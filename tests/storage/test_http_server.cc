@@ -237,7 +237,7 @@ bool TestHttpServer::Impl::answer(int fd, const LoggedRequest& request) {
 
 bool TestHttpServer::Impl::send_file(int fd, const LoggedRequest& request, ServedFile& file,
                                      int cut, int stall) {
-  std::size_t begin = 0, end = file.body.size();
+  std::size_t begin = 0, end = file.body.view().size();
   std::string head = "HTTP/1.1 200 OK\r\n";
   const std::string if_range = request.header("if-range");
   const bool is_same = if_range.empty() || if_range == file.etag || if_range == file.last_modified;
@@ -255,7 +255,7 @@ bool TestHttpServer::Impl::send_file(int fd, const LoggedRequest& request, Serve
     head += "\r\n";
     std::tie(begin, end) = *range;
   }
-  const std::string_view body = std::string_view(file.body).substr(begin, end - begin);
+  const std::string_view body = file.body.view().substr(begin, end - begin);
   if (file.is_chunked) {
     head += "Transfer-Encoding: chunked\r\n";
   } else if (file.has_length) {

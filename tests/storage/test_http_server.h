@@ -13,10 +13,28 @@
 
 namespace shardwise::test {
 
+/// The bytes of a served file. Copies share them, so that an answer costs no copy of a whole shard.
+class ServedBytes {
+ public:
+  ServedBytes() = default;
+  ServedBytes(std::string bytes) : bytes_(std::make_shared<std::string>(std::move(bytes))) {}
+  ServedBytes(const char* bytes) : ServedBytes(std::string(bytes)) {}
+
+  std::string_view view() const { return *bytes_; }
+  /// Returns the bytes for a change. Other copies keep what they have.
+  std::string& own() {
+    if (bytes_.use_count() > 1) bytes_ = std::make_shared<std::string>(*bytes_);
+    return *bytes_;
+  }
+
+ private:
+  std::shared_ptr<std::string> bytes_ = std::make_shared<std::string>();
+};
+
 /// A file that a TestHttpServer serves, and the faults of the server. By default the server works
 /// correctly and supports keep-alive, HEAD, ranges, If-Range and If-Match.
 struct ServedFile {
-  std::string body = {};
+  ServedBytes body = {};
   std::string etag = "\"v1\"";  ///< with quotes; empty means no ETag
   std::string last_modified = {};
   bool has_ranges = true;    ///< if false, Range is ignored
