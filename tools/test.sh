@@ -5,7 +5,7 @@
 #
 #   --smoke      only one test program per room, and the installed package; none of these may be
 #                skipped for lack of something that packages.txt should list
-#   --thorough   tests that repeat a property run all repetitions, not a part; takes hours
+#   --thorough   tests run all their repetitions and costly cases, not a part; takes hours
 #   --peers      also tests the Python package with torch and with packages based on it, which
 #                are downloaded
 #

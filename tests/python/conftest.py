@@ -7,6 +7,7 @@ import http.server
 import io
 import json
 import os
+import random
 import ssl
 import subprocess
 import sys
@@ -26,6 +27,13 @@ from shardwise import ranks
 def needs(module: str) -> Any:
     """Imports a module. If it is not installed, skips the test or the file that needs it."""
     return pytest.importorskip(module, reason=f"needs {module}; skipped because it is not installed")
+
+
+def part_of(cases: Sequence[Any], number: int) -> list[Any]:
+    """Returns this number of the cases at random; all with SHARDWISE_THOROUGH. For costly cases:
+    each run of CI tests others. The name of a failed test says its case."""
+    chosen = random.SystemRandom().sample(list(cases), number)
+    return list(cases) if os.environ.get("SHARDWISE_THOROUGH") else chosen
 
 
 def write_tar(path: Path, members: Iterable[tuple[str, bytes]], **options: Any) -> Path:

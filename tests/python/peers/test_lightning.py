@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs
+from conftest import needs, part_of
 from peer_runs import make_index, prove_exact, run
 
 needs("lightning")
@@ -35,7 +36,7 @@ def test_a_replaced_sampler_of_a_batch_sampler_is_an_error(train: Path, tmp_path
     assert "Trainer(use_distributed_sampler=False)" in said
 
 
-def test_it_goes_on_in_the_middle_of_an_epoch(train: Path, tmp_path: Path) -> None:
+def with_other_loaders(train: Path, tmp_path: Path) -> None:
     needs("torchdata.stateful_dataloader")
     first, as_many, more = tmp_path / "first", tmp_path / "as-many", tmp_path / "more"
     options = {"index": train, "loader": "stateful", "batch_size": 10, "trainer": _OWN_RANKS}
@@ -51,9 +52,7 @@ def test_it_goes_on_in_the_middle_of_an_epoch(train: Path, tmp_path: Path) -> No
     prove_exact(train, 2, first, more)
 
 
-def test_another_number_of_ranks_ends_its_first_epoch_in_a_run_of_its_own(
-    train: Path, tmp_path: Path
-) -> None:
+def on_other_ranks_from_the_first_epoch(train: Path, tmp_path: Path) -> None:
     needs("torchdata.stateful_dataloader")
     first, rest, last = tmp_path / "first", tmp_path / "rest", tmp_path / "last"
     options = {"index": train, "batch_size": 10, "trainer": _OWN_RANKS}
@@ -65,9 +64,7 @@ def test_another_number_of_ranks_ends_its_first_epoch_in_a_run_of_its_own(
     prove_exact(train, 2, first, rest, last)
 
 
-def test_a_loader_with_threads_goes_on_in_the_middle_of_an_epoch(
-    train: Path, tmp_path: Path
-) -> None:
+def with_a_loader_with_threads(train: Path, tmp_path: Path) -> None:
     runs = [tmp_path / name for name in ("first", "second", "third")]
     options = {"index": train, "loader": "threads", "batch_size": 16}
     assert fit(out=runs[0], stop_after=[0, 20], **options) == ""
@@ -76,3 +73,13 @@ def test_a_loader_with_threads_goes_on_in_the_middle_of_an_epoch(
     options["resume"] = runs[1] / "stopped.ckpt"
     assert fit(out=runs[2], **options) == ""
     prove_exact(train, 2, *runs)
+
+
+WAYS = [with_other_loaders, on_other_ranks_from_the_first_epoch, with_a_loader_with_threads]
+
+
+@pytest.mark.parametrize("goes_on", part_of(WAYS, 1))
+def test_it_goes_on_in_the_middle_of_an_epoch(
+    train: Path, tmp_path: Path, goes_on: Callable[[Path, Path], None]
+) -> None:
+    goes_on(train, tmp_path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs, write_shard
+from conftest import needs, part_of, write_shard
 from ray_runs import SHUFFLED
 
 import shardwise
@@ -115,7 +115,7 @@ def step(data: Any, rows: list[Row], label: str, pick: random.Random) -> tuple[A
     return data, rows, label
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", part_of(range(12), 4))
 def test_a_chain_gives_what_the_model_has(tmp_path: Path, seed: int) -> None:
     pick = random.Random(seed)
     rows = make_rows(tmp_path / "a b")
@@ -163,7 +163,7 @@ def of_all(shards: list[Any], ask: Callable[[Any, Callable[[Any], Any]], Any]) -
     return ask(shards[0], add)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", part_of(range(8), 3))
 def test_passes_on_changing_numbers_of_workers_give_each_sample_once_an_epoch(
     tmp_path: Path, seed: int
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileServer, needs, write_shard
+from conftest import FileServer, needs, part_of, write_shard
 from ray_runs import SHUFFLED
 
 import shardwise
@@ -101,7 +101,7 @@ CHANGES: list[tuple[Callable[[Path], None], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "text"), CHANGES)
+@pytest.mark.parametrize(("change", "text"), part_of(CHANGES, 2))
 def test_a_shard_that_changed_after_the_plan_is_named_by_every_task(
     planned: tuple[Path, list[dict[str, Any]]], change: Callable[[Path], None], text: str
 ) -> None:
@@ -123,7 +123,7 @@ def test_a_shard_that_changed_after_the_plan_is_named_by_every_task(
     assert there == {row["__key__"]: row["bin"] for row in rows if row["__key__"][0] != "1"}
 
 
-@pytest.mark.parametrize(("change", "text"), CHANGES)
+@pytest.mark.parametrize(("change", "text"), part_of(CHANGES, 2))
 def test_a_task_of_a_worker_that_has_the_shard_open_gives_what_was_planned_or_names_it(
     planned: tuple[Path, list[dict[str, Any]]], change: Callable[[Path], None], text: str
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import needs
+from conftest import needs, part_of
 from peer_runs import launch
 
 import shardwise
@@ -121,7 +121,7 @@ def counts_of(*prefixes: Path) -> dict[int, Counter[int]]:
     return counts
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", part_of(RECIPES, 3))
 def test_a_recipe_continues_where_it_was_stopped(name: str, data: Path, tmp_path: Path) -> None:
     recipe = RECIPES[name]
     if importlib.util.find_spec(recipe.needs) is None:
@@ -162,7 +162,7 @@ def test_the_weights_of_a_schedule_change_when_it_resumes(data: Path, tmp_path: 
     assert sum(both[number] for number in range(NUM_SAMPLES)) == 512  # a whole number of blocks
 
 
-@pytest.mark.parametrize("name", ["buckets", "img2dataset", "schedule"])
+@pytest.mark.parametrize("name", part_of(["buckets", "img2dataset", "schedule"], 1))
 def test_a_recipe_runs_in_an_empty_folder(name: str, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow; skipped because it is not installed")
     program = Path(__file__).parents[3] / "examples" / "python" / f"{name}.py"

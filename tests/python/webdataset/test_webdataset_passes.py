@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import pickle
 import random
 from collections import Counter
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import needs, plain_samples, write_shard
+from conftest import needs, part_of, plain_samples, write_shard
 from webdataset_support import NUM_SAMPLES, numbers, own_folders, rank_of, url  # noqa: F401
 
 import shardwise
@@ -242,7 +241,7 @@ class Run:
 
 
 @pytest.mark.parametrize("drops", [False, True])
-@pytest.mark.parametrize("seed", range(40 if os.environ.get("SHARDWISE_THOROUGH") else 4))
+@pytest.mark.parametrize("seed", part_of(range(40), 4))
 def test_runs_that_stop_and_go_on_elsewhere_give_each_sample_once(
     url: str, seed: int, drops: bool
 ) -> None:
