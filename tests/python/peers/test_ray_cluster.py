@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileHandler, FileServer, in_threads, needs, write_shards
+from conftest import FileHandler, FileServer, in_threads, needs, part_of, write_shards
 from peer_runs import make_index
 from ray_runs import (
     SHUFFLED,
@@ -71,7 +71,7 @@ def two_nodes(folder: Path, first: Any, second: Any) -> Iterator[None]:
         cluster.shutdown()
 
 
-def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
+def rows_stay_when_a_node_goes_while_it_reads(tmp_path: Path) -> None:
     train = make_index(tmp_path)
     gone = tmp_path / "gone"
 
@@ -91,7 +91,7 @@ def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
         assert numbers_of(sr.read(tmp_path / "made.idx")) == list(range(len(rows)))
 
 
-def test_on_two_nodes_consumers_and_ranks_get_what_the_sampler_says(tmp_path: Path) -> None:
+def consumers_and_ranks_get_what_the_sampler_says(tmp_path: Path) -> None:
     needs("torch")
     needs("ray.train")
     train, new = make_index(tmp_path), tmp_path / "new"
@@ -130,7 +130,7 @@ def test_on_two_nodes_consumers_and_ranks_get_what_the_sampler_says(tmp_path: Pa
     ]
 
 
-def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> None:
+def training_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> None:
     needs("torch")
     train_of_ray = needs("ray.train")
     if "Tuple" not in str(train_of_ray.ScalingConfig.__dataclass_fields__["num_workers"].type):
@@ -148,6 +148,18 @@ def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> Non
             end="node",
         )
     require_exact(tmp_path, 3, 2)
+
+
+WAYS = [
+    rows_stay_when_a_node_goes_while_it_reads,
+    consumers_and_ranks_get_what_the_sampler_says,
+    training_goes_on_with_fewer_workers_after_a_node_went,
+]
+
+
+@pytest.mark.parametrize("way", part_of(WAYS, 1))
+def test_on_two_nodes(tmp_path: Path, way: Callable[[Path], None]) -> None:
+    way(tmp_path)
 
 
 class Guarded(FileHandler):
