@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iostream>
 #include <random>
+#include <sstream>
+#include <utility>
 
 #include "base/file.h"
 #include "compressed_bytes.h"
@@ -53,7 +55,9 @@ int repeats(int slice, int whole) {
 std::string read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw std::runtime_error("cannot read " + path);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream bytes;
+  bytes << in.rdbuf();  // in blocks
+  return std::move(bytes).str();
 }
 
 void write_file(const std::string& path, std::string_view bytes) {
