@@ -230,16 +230,6 @@ TEST(DatasetTest, AnIndexMovesTogetherWithItsShards) {
   EXPECT_EQ(moved.fingerprint(), fingerprint);
 }
 
-TEST(DatasetTest, ShardsOutsideTheIndexsDirectoryKeepTheirPlace) {
-  const TempDir dir;
-  fs::create_directories(dir / "shards");
-  fs::create_directories(dir / "a/indexes");
-  write_file(dir / "shards/0.tar", test::shard_bytes(0, 10));
-  build_index(dir / "a/indexes/x.idx", {dir / "shards/0.tar"}, {.threads = 1});
-  fs::rename(dir / "a", dir / "b");
-  EXPECT_EQ(wrong_with(Dataset::open(dir / "b/indexes/x.idx")), "");
-}
-
 TEST(DatasetTest, RelativePathsAreOfTheDirectoryAtTheCall) {
   const TempDir dir;
   fs::create_directories(dir / "home/shards");

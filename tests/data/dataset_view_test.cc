@@ -4,7 +4,6 @@
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"
-#include "shardwise/order/sampler.h"
 #include "support/dataset.h"
 #include "support/shards.h"
 #include "support/support.h"
@@ -156,33 +155,6 @@ TEST(DatasetViewTest, GivesTheValuesOfAColumn) {
   EXPECT_THAT(test::error_text([&] { view.values("n", numbers); }),
               HasSubstr("sample 2 of a view"));
   EXPECT_THAT(test::error_text([&] { data.values("m", numbers); }), HasSubstr("no column 'm'"));
-}
-
-TEST(DatasetViewTest, OfATenthGivesProvenExactEpochsOverThreeRanks) {
-  const Indexed t(7, 143);
-  const Dataset view = t.open().where("cls = 3");
-  ASSERT_EQ(view.size(), 100U);
-  for (const OrderKind& kind : {OrderKind(Chunked{9, 2}), OrderKind(Sharded{2})}) {
-    for (const bool balance : {false, true}) {
-      EpochAudit audit(view.fingerprint());
-      const Order order{.seed = 5, .kind = kind, .balance_bytes = balance};
-      std::unique_ptr<Sampler> sampler;
-      for (std::uint64_t rank = 0; rank < 3; ++rank) {
-        sampler = make_sampler(view, order, {.rank = rank, .world_size = 3, .batch_size = 7});
-        sampler->set_epoch(2);
-        for (const std::uint64_t i : *sampler) {
-          ASSERT_EQ(view[i].integer("cls"), 3);
-          audit.add(i);
-        }
-      }
-      EXPECT_EQ(audit.verdict(sampler->expectation()).text(2),
-                "epoch 2: 100 samples, each exactly once: proven");
-      const auto of_all = make_sampler(t.open(), order);
-      EXPECT_THAT(test::error_text([&] { sampler->resume(of_all->token()); }),
-                  HasSubstr("data set"))
-          << "a token of the whole is none of the view";
-    }
-  }
 }
 
 TEST(DatasetViewTest, GivesTheNumbersOfAColumn) {

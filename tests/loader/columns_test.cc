@@ -112,16 +112,6 @@ TEST(ColumnsTest, ABadRowAmongThoseThatAreMadeTogetherIsNamedOrLeftOut) {
   EXPECT_EQ(batch["cls"].values<std::int64_t>()[67], 1);
 }
 
-TEST(ColumnsTest, TheFirstOfSeveralFieldsThatASampleHasIsTaken) {
-  const test::TempDir dir;
-  const Dataset data = test::make_dataset(
-      dir, "d", {{{"a", "1"}, {"b", "2"}}, {{"b", "3"}}, {{"b", "4"}, {"a", "5"}}});
-  const Batch batch = one_batch(data, {columns::bytes("a;b")});
-  EXPECT_EQ(batch["a"].text(0), "1");
-  EXPECT_EQ(batch["a"].text(1), "3");
-  EXPECT_EQ(batch["a"].text(2), "5");
-}
-
 TEST(ColumnsTest, BlanksAroundTheNameOfAFieldDoNotCount) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", {{{"b", "1"}}, {{"a", "2"}}});

@@ -172,13 +172,6 @@ TEST(DealerTest, GoldenDealsNeverChange) {
                                         1, 3, 2, 3, 1, 0, 1, 2, 0, 3, 2, 3, 3, 0, 3, 2}));
 }
 
-TEST(DealerTest, ALargeWorldCostsNoMoreThanItsSamples) {
-  const Ranks ranks = deal(std::uint64_t{1} << 31, 3, {7, 8, 9});
-  Ranks sorted = ranks;
-  std::sort(sorted.begin(), sorted.end());
-  EXPECT_EQ(sorted, (Ranks{0, 1, 2}));
-}
-
 TEST(DealerTest, BytesAreNearlyEqualWithLogNormalSizes) {
   EXPECT_LT(mean_imbalance(8, 32), 1.01);
   EXPECT_LT(mean_imbalance(64, 32), 1.035);

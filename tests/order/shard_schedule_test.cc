@@ -494,20 +494,6 @@ TEST(ShardScheduleTest, WhereBytesAreBalancedUsesAreOfWholeSteps) {
   });
 }
 
-TEST(ShardScheduleTest, OneNodeAndOneStreamNameNoShardThatIsNotNeeded) {
-  const Samples starts = starts_of(500, 30);
-  const auto sampler = make_sampler(500, {.kind = Chunked{40, 3}}, {.world_size = 4});
-  const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
-  const EpochSchedule epoch = ShardSchedule::of(*sampler, starts)->uses({0, 4}).value();
-  for (const UseInterval& use : epoch.uses) {
-    const auto begin = by_slot.begin() + static_cast<std::ptrdiff_t>(use.begin);
-    const auto end = by_slot.begin() + static_cast<std::ptrdiff_t>(use.end);
-    EXPECT_TRUE(std::any_of(begin, end, [&](const Delivered& here) {
-      return shard_of(starts, here.sample) == use.shard;
-    })) << use.shard;
-  }
-}
-
 TEST(ShardScheduleTest, WhatHasNoKnownFutureGivesNothing) {
   const Samples starts = starts_of(100, 10);
   EXPECT_FALSE(ShardSchedule::of(*make_sampler(100, {.kind = Resampled{}}), starts));

@@ -7,7 +7,6 @@
 
 #include "order/arithmetic.h"
 #include "order/weight_shares.h"
-#include "support/says.h"
 #include "support/support.h"
 
 namespace shardwise::detail {
@@ -141,17 +140,6 @@ TEST(WeightedDrawTest, DigestTellsWeightsApart) {
   EXPECT_NE(WeightedDraw(Weights{1, 2, 3.0000001}).digest(), digest);
   EXPECT_NE(WeightedDraw(Weights{1, 2, 3, 0}).digest(), digest);
   EXPECT_NE(WeightedDraw(Weights{2, 1, 3}).digest(), digest);
-}
-
-TEST(WeightedDrawTest, RefusesWeightsThatMeanNothing) {
-  const auto text = [](const Weights& weights) {
-    return test::error_text([&] { WeightedDraw draw(weights); });
-  };
-  EXPECT_THAT(text({}), testing::HasSubstr("no weight"));
-  EXPECT_THAT(text({0, 0}), testing::HasSubstr("no weight"));
-  EXPECT_THAT(text({1, 2, -1, NAN}), test::Says("sample 2", "at least 0"));
-  EXPECT_THAT(text({1, NAN}), testing::HasSubstr("a weight is nan"));
-  EXPECT_CODE(kInvalidArgument, WeightedDraw(Weights{1, INFINITY}));
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "order/order_test_support.h"
-#include "shardwise/order/explain.h"
 
 namespace shardwise {
 namespace {
@@ -70,40 +69,6 @@ TEST(WidsSamplerTest, HasTheDefaultsOfWids) {
   EXPECT_EQ(std::get<Wids>(replicas.order().kind).chunk_size, 2000U) << "one rank, twice";
   EXPECT_EQ(replicas.spec(), WidsSampler(10).spec());
   EXPECT_EQ(delivered(*replicas.for_rank(1)), delivered(WidsSampler(10)));
-}
-
-TEST(WidsSamplerTest, HasWidsUnevenRanksAndSaysSo) {
-  std::vector<std::uint64_t> sizes;
-  const WidsSampler sampler(10, chunks_of(4), {.world_size = 8, .batch_size = 2});
-  for (std::uint64_t rank = 0; rank < 8; ++rank) {
-    const auto mine = sampler.for_rank(rank);
-    sizes.push_back(delivered(*mine).size());
-    EXPECT_EQ(mine->size(), sizes.back());
-    EXPECT_EQ(mine->steps(), 1U);
-  }
-  EXPECT_THAT(sizes, testing::ElementsAre(2, 2, 2, 2, 2, 0, 0, 0));
-  const Samples all = test::of_all_ranks(sampler);
-  EXPECT_TRUE(test::is_each_once(all, 10));
-  EpochAudit audit;
-  audit.add(all);
-  EXPECT_EQ(audit.verdict(sampler.expectation()).text(0),
-            "epoch 0: 10 samples, each exactly once: proven");
-  EXPECT_EQ(sampler.deliveries_before(8), 5U);
-  EXPECT_EQ(sampler.deliveries_before(16), 10U);
-}
-
-TEST(WidsSamplerTest, SaysInWhichOrderItReadsItsChunks) {
-  const WidsSampler sampler =
-      at_epoch(WidsSampler(100, chunks_of(7, 4), {.rank = 1, .world_size = 3}), 2);
-  std::size_t index = 0;
-  for (const auto& [begin, end] : sampler.chunks_in_order()) {
-    Samples chunk;
-    while (chunk.size() < end - begin) chunk.push_back(sampler[index++]);
-    std::sort(chunk.begin(), chunk.end());
-    EXPECT_EQ(chunk.front(), begin);
-    EXPECT_EQ(chunk.back(), end - 1);
-  }
-  EXPECT_EQ(index, sampler.size());
 }
 
 TEST(WidsSamplerTest, RefusesWhatWidsDoesNotHave) {

@@ -123,39 +123,6 @@ def test_a_repeated_key_of_the_other_is_an_error(tmp_path, images):
     assert len(images.join(again[2:7])) == 5
 
 
-@pytest.mark.parametrize("how", ["inner", "left"])
-def test_an_epoch_with_columns_of_both(images, captions, how):
-    data = images.join(captions, how=how)
-    made = [columns.key(), columns.integer("cls"), columns.text("caption.txt", missing="none")]
-    made.append(columns.metadata("n", missing=-1))
-    loader = Loader(
-        data, columns=made, order=Order(seed=3, chunk_size=8), batch_size=6, threads=2
-    )
-    seen = []
-    state = None
-    for batch in loader:
-        for name, label, caption, n in zip(
-            batch.text("__key__"), batch["cls"], batch.text("caption.txt"), batch["n"]
-        ):
-            i = int(name[1:])
-            seen.append(i)
-            assert label == i % 3
-            assert (caption, n) == ("none", -1) if i % 4 == 0 else (f"caption {i}", i)
-        if state is None and len(seen) >= 12:
-            state = loader.state_dict()
-            break
-    resumed = Loader(data, columns=made, order=Order(seed=3, chunk_size=8), batch_size=5)
-    resumed.load_state_dict(state)
-    for batch in resumed:
-        seen += [int(name[1:]) for name in batch.text("__key__")]
-    resumed.prove()
-    assert sorted(seen) == (MATCHED if how == "inner" else list(range(40)))
-    data = images.join(captions[1:], how=how)
-    other = Loader(data, columns=made, order=Order(seed=3, chunk_size=8))
-    with pytest.raises(Mismatch):
-        other.load_state_dict(state)
-
-
 def read_in_worker(pickled: bytes) -> Any:
     data, sample = pickle.loads(pickled)
     return [bytes(s["caption.txt"]) for s in data], bytes(sample["caption.txt"]), sample.index

@@ -318,29 +318,6 @@ def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Datas
         Loader(mixed, columns=[columns.key()], order=Order("resampled"))
 
 
-def test_an_order_that_changes_in_the_middle_of_a_pass_is_refused(
-    ds: shardwise.Dataset, rich: shardwise.Dataset
-) -> None:
-    def loader(weights: list[float], seed: int = 0) -> Loader:
-        mixed, order = shardwise.mix([ds, rich], weights), Order(seed=seed)
-        return Loader(mixed, columns=[columns.key()], order=order, threads=0)
-
-    before = loader([0.9, 0.1])
-    samples_of(before)
-    state = before.state_dict()
-    after = loader([0.5, 0.5], seed=1)
-    with pytest.raises(errors.Mismatch) as raised:
-        after.load_state_dict(state, allow_changes=True)
-    said = str(raised.value)
-    for part in ("epoch 1 ", "23 of 103 samples of data set 0, ", "14 of 37 samples of data set 1"):
-        assert part in said
-    assert after.epoch == 0
-    for weights in ([0.9, 0.1], [0.5, 0.5]):  # a resume with other weights continues the passes
-        same = loader(weights)
-        same.load_state_dict(state, allow_changes=True)
-        assert same.epoch == 1
-
-
 def test_functions_know_the_data_set_of_a_sample(
     ds: shardwise.Dataset, rich: shardwise.Dataset
 ) -> None:
@@ -378,25 +355,6 @@ def test_packed_sequences(rich: shardwise.Dataset) -> None:
         assert (batch["tok"][there] == batch["tok_positions"][there]).all()
         num_tokens += int(there.sum())
     assert num_tokens == sum(i % 5 for i in range(37))
-
-
-def test_a_state_within_batches_by_length(rich: shardwise.Dataset) -> None:
-    def make() -> Loader:
-        return Loader(
-            rich,
-            columns=[columns.key()],
-            batch_size=5,
-            by_length=shardwise.ByLength("tok", unit=4, window=20),
-        )
-
-    expected = samples_of(make())
-    for step in range(1, 8):
-        first = make()
-        batches = iter(first)
-        taken = [int(s) for _ in range(step) for s in next(batches).samples]
-        rest = make()
-        rest.load_state_dict(first.state_dict())
-        assert taken + samples_of(rest) == expected
 
 
 def test_statistics(ds: shardwise.Dataset) -> None:

@@ -56,31 +56,6 @@ def test_a_schedule_changes_the_shares_and_keeps_the_places(parts: list[Any]) ->
     assert len([n for n in after if n < 150]) == pytest.approx(0.8 * len(after), abs=3)
 
 
-def test_a_schedule_on_any_number_of_ranks(parts: list[Any]) -> None:
-    mixed = shardwise.mix(parts, [3, 1, 1], {256: [0, 1, 1], 600: [1, 0, 5]})
-    order = Order(seed=3, chunk_size=10, epoch_size=1000)
-    whole = list(Sampler(mixed, order))
-    for world in (2, 3, 7):
-        each = [list(Sampler(mixed, order, rank=rank, world_size=world)) for rank in range(world)]
-        assert [n for row in itertools.zip_longest(*each) for n in row if n is not None] == whole
-
-
-def test_the_progress_of_each_data_set(parts: list[Any]) -> None:
-    mixed = shardwise.mix(parts, [3, 1, 1], {256: [0, 1, 1], 600: [1, 0, 5]})
-    order = Order(seed=3, chunk_size=10, epoch_size=2048)
-    sampler = Sampler(mixed, order, batch_size=32)
-    run = list(sampler)
-    for steps in range(0, 65):
-        progress = shardwise.progress_of(sampler.token(steps))
-        for had, (count, least, most) in zip(
-            progress, passes_of(parts, run[: 32 * steps]), strict=True
-        ):
-            assert had.samples == count == had.passes * had.num_samples + had.remainder
-            if 32 * steps % BLOCK == 0:
-                assert (least, most) == (had.passes, had.passes + (had.remainder > 0))
-    assert [had.num_samples for had in progress] == [150, 33, 17]
-
-
 def test_the_progress_of_other_orders(parts: list[Any]) -> None:
     (had,) = shardwise.progress_of(Sampler(parts[1], batch_size=4).token(2))
     assert had == (33, 8, 0, 8)

@@ -752,12 +752,6 @@ TEST_F(HttpFetcherTest, AServerThatIsNotThereIsNamed) {
                     HasSubstr("host's name")));
 }
 
-TEST_F(HttpFetcherTest, ConnectionsAreKept) {
-  const std::string url = serve({.body = some_bytes(1000)});
-  for (int i = 0; i < 10; ++i) fetched({.url = url});
-  EXPECT_EQ(server_.num_connections(), 1);
-}
-
 TEST_F(HttpFetcherTest, WhatTheSinkThrowsReachesTheCaller) {
   struct Full : Fetcher::Sink {
     void write(std::string_view) override { throw std::runtime_error("full"); }

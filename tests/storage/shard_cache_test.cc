@@ -539,18 +539,6 @@ TEST_F(ShardCacheTest, DeletesNothingButItsOwnFiles) {
   EXPECT_THAT(cache->verify().foreign, ElementsAre("important.tar"));
 }
 
-TEST_F(ShardCacheTest, SweepsWhatAKilledProcessLeft) {
-  {
-    const auto cache = ShardCache::open(options());
-    read(*cache, 0);
-  }
-  const std::string name = CacheAccess::name_of(request(1));
-  test::write_file(dir_ / "cache/shards/" + name + ".tar.0123456789ab.tmp", "half");
-  test::write_file(dir_ / "cache/shards/" + name + ".json", "{");
-  ShardCache::open(options());
-  EXPECT_THAT(files(), SizeIs(2)) << "the shard and its record";
-}
-
 TEST_F(ShardCacheTest, VerifyFindsDamageAndPruneAndRemoveRemove) {
   const auto cache = ShardCache::open(options());
   for (int i = 0; i < 4; ++i) read(*cache, i);
