@@ -85,4 +85,6 @@ shardwise_package(doc shardwise-doc doc
   TEXT "This package contains the pages and the examples.")
 set(CPACK_DEBIAN_DOC_PACKAGE_ARCHITECTURE all)
 set(CPACK_DEBIAN_DOC_PACKAGE_SHLIBDEPS OFF)
+# Only tools/release.sh makes the source tarball. Without this, package_source would pack build folders.
+set(CPACK_SOURCE_IGNORE_FILES "/build[^/]*/" "/\\.git/")
 include(CPack)

@@ -2,6 +2,12 @@
 # such file. The prefix is relative to the file's own path, so that an installation can be moved.
 file(RELATIVE_PATH SHARDWISE_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" SHARDWISE_PC_TO_PREFIX "${SHARDWISE_PC_TO_PREFIX}")
+foreach(name IN ITEMS INCLUDEDIR LIBDIR)
+  set(SHARDWISE_PC_${name} ${CMAKE_INSTALL_${name}})
+  if(NOT IS_ABSOLUTE "${SHARDWISE_PC_${name}}")
+    set(SHARDWISE_PC_${name} "\${prefix}/${SHARDWISE_PC_${name}}")
+  endif()
+endforeach()
 
 function(shardwise_install_pc name library component description libs)
   list(JOIN ARGN ", " requires)

@@ -34,7 +34,8 @@ add_link_options(-Wl,--gc-sections -Wl,--exclude-libs,ALL)
 foreach(variable IN ITEMS ZLIB_LIBRARY_RELEASE BZIP2_LIBRARY_RELEASE LIBLZMA_LIBRARY_RELEASE
         OPENSSL_SSL_LIBRARY OPENSSL_CRYPTO_LIBRARY LibArchive_LIBRARY SQLite3_LIBRARY
         JPEG_LIBRARY_RELEASE PNG_LIBRARY_RELEASE)
-  if(NOT "${${variable}}" MATCHES "^${SHARDWISE_STATIC_PREFIX}/")
+  string(FIND "${${variable}}" "${SHARDWISE_STATIC_PREFIX}/" position)
+  if(NOT position EQUAL 0)
     message(FATAL_ERROR "${variable} is '${${variable}}', which is not in ${SHARDWISE_STATIC_PREFIX}: "
                         "run tools/wheel/build_libraries.sh ${SHARDWISE_STATIC_PREFIX}")
   endif()

@@ -10,7 +10,7 @@
 #   --libraries   the folder that tools/wheel/build_libraries.sh has filled; by default it is filled
 #                 first, in build-release/libraries
 #   --maintainer  name and address of the Debian packages' maintainer
-#   --twice       build again in another folder, and compare the sums
+#   --twice       build again in another folder, without the wheels' libraries, and compare the sums
 #   --no-wheels   leave out the wheels
 #   --no-site     leave out the site
 #
@@ -18,7 +18,6 @@
 # the release of Debian that this machine runs. Exits 0 only if lintian finds no error, every trial
 # passes and, with --twice, all sums are equal.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-cd "$SHARDWISE_SOURCE_DIR"
 
 libraries=
 maintainer=
@@ -40,6 +39,7 @@ while [[ ${1:-} == -* ]]; do
   esac
   shift
 done
+cd "$SHARDWISE_SOURCE_DIR"
 for suite in "$@"; do
   [[ $suite != -* ]] || fail "$suite is no suite; options come before the suites"
 done
@@ -51,6 +51,7 @@ top=$PWD/build-release
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 umask 022 # as the modes in the packages
+export CCACHE_DISABLE=1 # the second build must compile again
 
 archive_of() {  # FOLDER IN-FOLDER: writes a gzipped tar that is the same at each build
   tar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u+rw,go+r,go-w \
@@ -78,6 +79,17 @@ make_packages() {  # DIST
   cp build-release/packages/packages/*.deb "$1/"
 }
 
+# The versions of what built the files. The flags of the compiler are in the CMake files.
+build_tools() {
+  "${CXX:-g++}" --version | head -n 1
+  cmake --version | head -n 1
+  "$top/venv/bin/python" --version
+  "$top/venv/bin/python" -m pip freeze
+  [[ ! -x build-wheels/builder/bin/python ]] || build-wheels/builder/bin/python -m pip freeze
+  # shellcheck disable=SC2046  # one word a package
+  dpkg-query -W $(packages_of build python) 2>/dev/null || true # some need not be installed
+}
+
 make_all() {  # WORK-FOLDER: fills its folder dist
   local work=$1 dist=$1/dist
   rm -rf "$dist" "${work:?}/$name"
@@ -91,8 +103,8 @@ make_all() {  # WORK-FOLDER: fills its folder dist
   make_packages "$dist"
 
   heading "The sdist, and the wheels"
-  "$top/venv/bin/python" -m build --no-isolation --sdist --outdir "$dist" . >sdist.log ||
-    fail "the sdist cannot be made: see $PWD/sdist.log"
+  "$top/venv/bin/python" -m build --no-isolation --sdist --outdir "$dist" . >"$work/sdist.log" ||
+    fail "the sdist cannot be made: see $work/sdist.log"
   if [[ $wheels == yes ]]; then
     tools/wheel.sh --static "$libraries" --no-tests
     cp build-wheels/dist/*.whl "$dist/"
@@ -106,6 +118,7 @@ make_all() {  # WORK-FOLDER: fills its folder dist
   fi
 
   heading "The SBOM, and the sums"
+  build_tools >"$dist/$name-built-with.txt"
   "$top/venv/bin/python" tools/release/sbom.py "$version" tools/wheel/libraries.txt >"$dist/$name.cdx.json"
   cd "$dist"
   # shellcheck disable=SC2035  # no name begins with a dash
@@ -139,4 +152,6 @@ for suite in "$@"; do
   tools/fresh.sh --with "$top/dist" "$suite" "tools/release/try_files.sh ~/dist"
 done
 heading "build-release/dist"
+! grep -q "^## $version, not released yet" CHANGELOG.md || say "not to be published: CHANGELOG.md has no date"
+[[ -n $maintainer ]] || say "not to be published: no --maintainer, so the packages name an invalid address"
 (cd "$top/dist" && ls -l | awk 'NR > 1 { printf "%10d  %s\n", $5, $9 }')

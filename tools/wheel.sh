@@ -5,7 +5,8 @@
 #
 #   --static  the wheel includes the libraries in PREFIX, which tools/wheel/build_libraries.sh
 #             builds, and a second wheel, shardwise-video, has the video; otherwise the wheel needs
-#             this system's libraries
+#             this system's libraries. Without apt-get, no package is installed: a C++20 compiler,
+#             CMake, Ninja and pkg-config must be there
 #   --no-tests  only build
 #   PYTHON    interpreters to test with; default: those of python3.11 to python3.14 that exist;
 #             missing ones are listed
@@ -35,7 +36,9 @@ while [[ ${1:-} == -* ]]; do
 done
 
 heading "Setting up"
-install_groups build python test
+if [[ -z $prefix ]] || command -v apt-get >/dev/null; then
+  install_groups build python test
+fi
 choose_compiler
 pythons=()
 missing=()

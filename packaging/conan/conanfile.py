@@ -1,6 +1,6 @@
 """Conan's recipe of the libraries shardwise::shardwise and shardwise::loader.
 
-    conan create packaging/conan
+    conan create packaging/conan -s compiler.cppstd=20 --build=missing
 
 The test package is tests/packaging/consumer. docs/build.md says with which libraries this was tried.
 """

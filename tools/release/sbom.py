@@ -4,9 +4,10 @@
     tools/release/sbom.py VERSION LIBRARIES-FILE
 
 The Debian packages and the sdist include no library: dpkg's dependencies name those of the system.
-Needs cyclonedx-python-lib, whose schema the result is checked against. SOURCE_DATE_EPOCH is the time
+Needs cyclonedx-python-lib, whose schema the result is checked against, and nanobind. SOURCE_DATE_EPOCH is the time
 that the result states."""
 
+import importlib.metadata
 import os
 import sys
 import uuid
@@ -91,6 +92,8 @@ def main():
     )
     main_wheel = wheel("shardwise", version, "BSD-3-Clause")
     video = wheel("shardwise-video", version, "BSD-3-Clause AND LGPL-2.1-or-later")
+    nanobind = wheel("nanobind", importlib.metadata.version("nanobind"), "BSD-3-Clause")
+    libraries.append(nanobind)
     bom.metadata.component = main_wheel
     for component in [*libraries, video]:
         bom.components.add(component)

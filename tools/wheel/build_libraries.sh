@@ -39,6 +39,7 @@ done
 [[ $# -eq 1 ]] || fail "name one folder to install to; see --help"
 mkdir -p "$1"
 prefix=$(realpath "$1")
+[[ $prefix != *[[:space:]]* ]] || fail "$prefix has a space, with which some of the libraries cannot be built"
 sources=${sources:-$prefix/sources}
 mkdir -p "$sources" "$prefix"/{include,lib/pkgconfig,licenses,built}
 case $(uname -m) in
@@ -54,6 +55,8 @@ export CFLAGS="-O2 -g0 -fPIC -fvisibility=hidden -ffunction-sections -fdata-sect
 export CXXFLAGS="$CFLAGS -fvisibility-inlines-hidden"
 export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig # use no library of this system
 jobs=$(nproc)
+# A library is built again after a change of this script or of the compiler.
+BUILT_BY=$(cat "$HERE/build_libraries.sh" <(cc --version) | sha256sum | cut -c 1-16)
 
 build_with_cmake() {  # SOURCE OPTION...
   cmake -S "$1" -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE=-DNDEBUG \
@@ -241,7 +244,7 @@ unpack() {  # NAME ARCHIVE
 }
 
 build() {  # NAME VERSION SHA256 URL
-  local stamp="$2 $3" archive
+  local stamp="$2 $3 $BUILT_BY" archive
   [[ $(cat "$prefix/built/$1" 2>/dev/null) != "$stamp" ]] || return 0
   archive=$(source_of "$@") || exit 1
   local start=$SECONDS

@@ -17,7 +17,7 @@ import zipfile
 # Libraries of the machine that manylinux allows and that wheels may need.
 ALLOWED = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1",
-    "libstdc++.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
+    "libstdc++.so.6", "ld-linux-x86-64.so.2",
 }  # fmt: skip
 MOST_BYTES = 10 * 1000 * 1000
 LIBRARIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libraries.txt")
@@ -63,7 +63,7 @@ def bundled(wheel):
     """Returns the libraries that this wheel includes: FFmpeg's are in shardwise_video only, which
     lacks the program."""
     left_out = "cli11" if os.path.basename(wheel).startswith("shardwise_video-") else "ffmpeg"
-    return [library for library in libraries() if library != left_out]
+    return [library for library in [*libraries(), "nanobind"] if library != left_out]
 
 
 def faults_of(wheel):
