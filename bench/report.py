@@ -123,7 +123,8 @@ def google_tables(section: Section, output: dict[str, Any]) -> list[Table]:
             row["run_name"],
         )
         if row.get("error_occurred"):
-            table.note(name, f"failed: {row['error_message']}")
+            if name not in table.notes:
+                table.note(name, f"failed: {row['error_message']}")
             continue
         time_ns = row["real_time"] * nanoseconds(row)
         items = row.get("items_per_second", 0) * time_ns / 1e9 or 1.0

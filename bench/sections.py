@@ -332,6 +332,15 @@ IN_PYTHON = (
         needs=("module:webdataset", "module:PIL"),
     ),
     python(
+        "video-clips",
+        "video_clips",
+        "random clips of videos, beside torchcodec and decord",
+        "{data}/videos",
+        "--rounds={rounds}",
+        quick=("--videos=4", "--seconds=3"),
+        needs=("program:ffmpeg",),
+    ),
+    python(
         "trainer",
         "trainer_beside",
         "a trainer with a loader beside it",

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the pictures of the pages, docs/pictures/*.svg, from results of `shardwise` and the tables of docs/figures.md.
+"""Draws the pictures of the pages, docs/pictures/*.svg, from results of `shardwise` and the tables of docs/bench-report.md.
 
     tools/pictures.py PROGRAM [--check] [--run FOLDER]
 
 PROGRAM is the built `shardwise`. It computes the orders, the plans, the index and the proof. Every number of a peer is read
-from a table of docs/figures.md. Equal sources thus give equal bytes. --check writes nothing, and exits with 1 if a
+from a table of docs/bench-report.md. Equal sources thus give equal bytes. --check writes nothing, and exits with 1 if a
 picture is out of date.
 
 FOLDER is the --out of examples/python/digits.py. resume.svg is drawn from this training, and only if --run is given:
@@ -112,23 +112,42 @@ class Program:
         return done.stdout
 
 
-def table_of(heading: str, first: str) -> list[list[str]]:
-    """Returns rows, as lists of cells, from docs/figures.md: those of the table under `heading`
-    whose header begins with `first`."""
-    with open(os.path.join(DOCS, "figures.md"), encoding="utf-8") as file:
+# The rows of bench/python/side_by_side.py: the package's name, and how it was used.
+PACKAGES = {
+    "shardwise": ("shardwise.Loader", "threads"),
+    "shardwise-torch": ("shardwise.torch", "DataLoader"),
+    "shardwise-wids": ("shardwise.wids", "DataLoader"),
+    "wids": ("wids", ""),
+    "webdataset": ("webdataset", ""),
+    "webdataset-resampled": ("webdataset", "resampled=True and with_epoch()"),
+    "streaming": ("mosaicml-streaming", ""),
+    "litdata": ("litdata", ""),
+    "grain": ("Grain", "threads"),
+    "grain-processes": ("Grain", "processes"),
+    "spdl": ("SPDL", "threads"),
+    "torch": ("torch", "one file each"),
+}
+# How they were used on several ranks, if it matters there.
+ON_RANKS = PACKAGES | {
+    "webdataset": ("webdataset", "split_by_node"),
+    "litdata": ("litdata", "drop_last=False"),
+    "spdl": ("SPDL", "ddp_drop_last_distributed_round=False"),
+    "torch": ("torch", "DistributedSampler"),
+}
+
+
+def rows_of(title: str) -> list[list[str]]:
+    """Returns rows, as lists of cells, from docs/bench-report.md: those of the table in section
+    side-by-side whose title begins with `title`."""
+    with open(os.path.join(DOCS, "bench-report.md"), encoding="utf-8") as file:
         text = file.read()
-    section = text[text.index(f"\n## {heading}\n") :]
-    table = section[section.index(f"\n| {first}") + 1 :].split("\n\n")[0]
-    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
-    return [rows[0], *rows[2:]]
+    section = text[text.index("\n## side-by-side: ") :]
+    table = section[section.index(f"\n**{title}") :].split("\n\n")[1]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()[2:]]
 
 
 def number(text: str) -> float:
     return float(text.replace(",", ""))
-
-
-def plain(text: str) -> str:
-    return text.replace("`", "")
 
 
 def tar_to_tensor(program: Program) -> str:
@@ -295,7 +314,6 @@ def cache(program: Program) -> str:
 
 
 def exact() -> str:
-    rows = table_of("Python, side by side", "1,003 samples on 7 ranks")[1:]
     picture = Picture(
         "Who delivers each sample exactly once?",
         "Samples missing and repeated in one epoch of 1,003 samples on 7 ranks, by package.",
@@ -305,27 +323,18 @@ def exact() -> str:
     picture.text(384, 74, "repeated", "s e")
     picture.text(444, 74, "exact", "s e")
     y = 84
-    for name, counts, *_ in rows:
-        missing, repeated = counts.split(", ")
+    for row, counts in rows_of("exact: "):
+        missing, repeated = re.match(r"(\d+) missing +(\d+) repeated", counts).groups()
         is_exact = missing == repeated == "0"
         picture.line(16, y, 444, y, "grid")
-        names = (
-            plain(name).replace("shardwise.", "").split("; ") if "Loader" in name else [plain(name)]
-        )
-        title, _, detail = (
-            ("Shardwise" + ": " + ", ".join(names)).partition(": ")
-            if "Loader" in name
-            else plain(name).partition(", ")
-        )
-        picture.text(16, y + 19, title, "t b" if "Loader" in name else "t")
+        title, detail = ON_RANKS[row]
+        picture.text(16, y + 19, title, "t b" if row.startswith("shardwise") else "t")
         height = 28
         if detail:
             picture.text(16, y + 35, detail, "s m")
             height = 44
         for x, count in ((316, missing), (384, repeated)):
-            picture.text(
-                x, y + 19, count.replace(" to ", "–"), "t e" if count == "0" else "bad b e"
-            )
+            picture.text(x, y + 19, count, "t e" if count == "0" else "bad b e")
         picture.text(
             444, y + 19, "yes" if is_exact else "no", "good b e" if is_exact else "bad b e"
         )
@@ -334,34 +343,29 @@ def exact() -> str:
 
 
 def speed() -> str:
-    head, *rows = table_of("Python, side by side", "samples per second in an epoch")
+    versions = {row: text.split()[0] for row, text in rows_of("versions and settings")}
     picture = Picture(
         "Speed beside other packages",
         "Samples per second of each package: decoded JPEGs, and bytes of 80 KB and of 300 bytes.",
     )
     picture.text(16, 48, "2 threads or worker processes, one epoch; samples per second", "s")
     y = 62
-    for column, kind, title, is_log in (
-        (3, "JPEG 500 x 375", "JPEGs of 500 x 375 pixels, decoded", False),
-        (1, "80 KB", "samples of 80 KB, as bytes", True),
-        (2, "300 bytes", "samples of 300 bytes, as bytes", True),
+    for table, title, is_log in (
+        ("whole: ", "JPEGs of 500 x 375 pixels, decoded", False),
+        ("raw: ", "samples of 80 KB, as bytes", True),
+        ("tiny: ", "samples of 300 bytes, as bytes", True),
     ):
-        assert head[column] == kind, head[column]
-        found = []
-        for row in rows:
-            rate = re.match(r"([\d,]+)", row[column].split(";")[0].strip())
-            if rate:
-                found.append((plain(row[0]), number(rate[1])))
+        found = [(row, number(median.split()[0])) for row, median, *_ in rows_of(table)]
         picture.text(16, y + 18, title + ("; log scale from 100" if is_log else ""), "t b")
         y += 28
         most = max(value for _, value in found)
         low = 100 if is_log else 0
-        for name, value in found:
+        for row, value in found:
             part = math.log(value / low) / math.log(most / low) if is_log else value / most
-            is_ours = name.startswith("shardwise")
-            shown = name.replace(" in a DataLoader", ", DataLoader")
-            shown = shown.replace("one file per sample", "one file each")
-            picture.text(190, y + 12, shown, "t n e")
+            is_ours = row.startswith("shardwise")
+            name, use = PACKAGES[row]
+            name += "" if is_ours else f" {versions[row]}"
+            picture.text(190, y + 12, f"{name}, {use}" if use else name, "t n e")
             picture.rect(198, y + 1, 180 * part, 13, "ours" if is_ours else "peer")
             picture.text(202 + 180 * part, y + 12, f"{value:,.0f}", "s")
             y += 18
@@ -474,7 +478,7 @@ def main() -> int:
             with open(path, encoding="utf-8") as file:
                 if file.read() != drawn:
                     print(
-                        f"docs/pictures/{name}.svg is not what the program and docs/figures.md say; run tools/pictures.py PROGRAM"
+                        f"docs/pictures/{name}.svg is not what the program and docs/bench-report.md say; run tools/pictures.py PROGRAM"
                     )
                     differ = 1
         else:

@@ -179,6 +179,7 @@ BENCHMARK(BM_IndexBuild)
     ->Arg(1)
     ->Arg(2)
     ->UseManualTime()
+    ->MeasureProcessCPUTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_IndexBuild_Unchanged)->UseManualTime()->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_IndexOpen)->Unit(benchmark::kMicrosecond);
