@@ -64,22 +64,20 @@ def make_videos(path: str, videos: int, seconds: int, size: str) -> None:
     os.rename(part, path)
 
 
-def loader(data: shardwise.Dataset, threads: int, epoch: int, *more: Any) -> shardwise.Loader:
-    made = shardwise.Loader(
+def loader(data: shardwise.Dataset, threads: int, *more: Any) -> shardwise.Loader:
+    return shardwise.Loader(
         data,
         columns=[columns.video("mp4", CLIP), *more],
         order=shardwise.Order(seed=17),
         batch_size=BATCH,
         threads=threads,
     )
-    made.set_epoch(epoch)
-    return made
 
 
 def clips(data: shardwise.Dataset) -> Iterator[tuple[int, list[int], Any]]:
     """Yields each sample of epoch 0 with the numbers of its clip's frames, and the clip as Loader
     reads it."""
-    for batch in loader(data, 1, 0, columns.video_times("mp4", CLIP)):
+    for batch in loader(data, 1, columns.video_times("mp4", CLIP)):
         for sample, times, frames in zip(batch.samples, batch["mp4_times"], batch["mp4"]):
             numbers = [round(float(seconds) * FRAMES_PER_SECOND) for seconds in times]
             yield int(sample), numbers, np.array(frames)
@@ -144,16 +142,16 @@ def main() -> None:
             if worst > LARGEST_DIFFERENCE:
                 raise ValueError(f"{name}: other pictures of sample {sample}: {worst:.1f} of 255")
 
-    def own_epoch(threads: int) -> Callable[[int], int]:
-        return lambda epoch: sum(
-            len(batch["mp4"]) * CLIP.frames for batch in loader(data, threads, epoch)
+    def own_epoch(threads: int) -> Callable[[], int]:
+        return lambda: sum(
+            len(batch["mp4"]) * CLIP.frames for batch in loader(data, threads)
         )
 
-    def peer_epoch(read: Read, threads: int) -> Callable[[int], int]:
+    def peer_epoch(read: Read, threads: int) -> Callable[[], int]:
         def one(clip: tuple[int, list[int], Any]) -> int:
             return len(read(data[clip[0]].bytes("mp4"), clip[1]))
 
-        def epoch(_: int) -> int:
+        def epoch() -> int:
             with concurrent.futures.ThreadPoolExecutor(threads) as pool:
                 return sum(pool.map(one, wanted))
 
@@ -169,7 +167,7 @@ def main() -> None:
     for _ in range(options.rounds):
         for name, run in rows.items():
             begin = time.perf_counter()
-            count = run(0)
+            count = run()
             table.add(name, count / (time.perf_counter() - begin))
     table.show()
     write_json(options.json, [table])

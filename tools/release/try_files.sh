@@ -62,16 +62,6 @@ if [[ ${#packages[@]} -gt 0 ]]; then
   say "removed ${#names[@]} packages, and nothing is left"
 fi
 
-sdists=("$files"/shardwise-*[0-9].tar.gz)
-if [[ ${#sdists[@]} -gt 0 ]]; then
-  "$source_folder/tools/setup.sh" build python
-  python3 -m venv from-source
-  from-source/bin/pip install -q --disable-pip-version-check "${sdists[0]}"
-  from-source/bin/shardwise --version
-  from-source/bin/python -c 'import shardwise; print(shardwise.__version__)'
-  say "the sdist was built and runs with $(from-source/bin/python --version)"
-fi
-
 wheels=("$files"/shardwise-*.whl)
 if [[ ${#wheels[@]} -gt 0 ]]; then
   install python3-venv
@@ -100,4 +90,15 @@ PYTHON
   venv/bin/pip install -q --disable-pip-version-check --find-links "$files" "${wheels[0]}[video]"
   venv/bin/python -c 'from shardwise import columns; print(columns.video("mp4"))'
   say "the wheels run with $(venv/bin/python --version)"
+fi
+
+# Last, since it installs libraries that the wheels must not need.
+sdists=("$files"/shardwise-*[0-9].tar.gz)
+if [[ ${#sdists[@]} -gt 0 ]]; then
+  "$source_folder/tools/setup.sh" build python
+  python3 -m venv from-source
+  from-source/bin/pip install -q --disable-pip-version-check "${sdists[0]}"
+  from-source/bin/shardwise --version
+  from-source/bin/python -c 'import shardwise; print(shardwise.__version__)'
+  say "the sdist was built and runs with $(from-source/bin/python --version)"
 fi
