@@ -12,7 +12,9 @@ e.g. on a loop mount), the shards of R and of T are reflinks of one file, so 10^
 GB. Otherwise, and always for U, each sample takes 2 KB.
 
 Prints a Markdown table of CPU seconds (user and system, of all threads), the largest private and
-mapped memory, and the bytes that the command wrote.
+mapped memory, and the bytes that the command wrote. With --interrupts, runs each command again with
+a terminal as its standard error, and prints the longest time without output, and the longest time
+from SIGINT to the end, of runs that are interrupted after 20, 50 and 90 % of the command's time.
 
   bench/index/scale_sets.py --program build/tools/shardwise --folder /big --samples 1000000 --sets RUT
 """
@@ -23,10 +25,15 @@ import argparse
 import fcntl
 import os
 import pathlib
+import pty
 import resource
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 FICLONE = 0x40049409
@@ -106,65 +113,112 @@ def make_set(kind: str, folder: pathlib.Path, num_samples: int) -> Set:
 @dataclass
 class Cost:
     cpu: float
+    wall: float
     peak_bytes: int
     written: int
 
 
 def run(*command: str) -> Cost:
     """Runs a command. The cost's bytes are those that the command passed to write(2) for files."""
+    start = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    wall = time.monotonic() - start
     io = pathlib.Path(f"/proc/{process.pid}/io").read_text()
     _, status, used = os.wait4(process.pid, 0)
     if status != 0:
         sys.exit(f"{' '.join(command)}: status {status}")
     written = next(int(line.split()[1]) for line in io.splitlines() if line.startswith("wchar"))
-    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024, written)
+    return Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024, written)
 
 
-def change(made: Set, every: int) -> int:
-    """Changes a byte of each `every`-th shard. Returns their number."""
-    changed = range(0, made.num_shards, every)
-    for number in changed:
-        with made.path(number).open("r+b") as file:
-            file.seek(BLOCK)
-            file.write(b"\xfe")
-    return len(changed)
+def watch(command: tuple[str, ...], interrupt_after: float | None) -> tuple[float, float]:
+    """Runs a command with a terminal as its standard error, and interrupts it after some seconds.
+
+    Returns the longest time without output before the interrupt, and the time from there to the end.
+    """
+    ours, theirs = pty.openpty()
+    start = last = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    silence = 0.0
+    interrupted: float | None = None
+    while True:
+        left = None
+        if interrupt_after is not None and interrupted is None:
+            left = max(0.0, start + interrupt_after - time.monotonic())
+        ready = select.select([ours], [], [], left)[0]
+        now = time.monotonic()
+        if interrupted is None:
+            silence = max(silence, now - last)
+        if not ready:
+            interrupted = now
+            process.send_signal(signal.SIGINT)
+            continue
+        last = now
+        try:
+            if os.read(ours, 65536):
+                continue
+        except OSError:  # the end of a terminal
+            pass
+        break
+    os.close(ours)
+    if process.wait() != 0 and interrupted is None:
+        sys.exit(f"{' '.join(command)}: status {process.returncode}")
+    return silence, 0.0 if interrupted is None else time.monotonic() - interrupted
 
 
-def measure(kind: str, made: Set, program: str, index: pathlib.Path) -> None:
-    def row(what: str, cost: Cost, per: str = "") -> None:
+def interrupt(wall: float, command: tuple[str, ...], clean: Callable[[], None]) -> str:
+    """Returns the longest time without output, and from SIGINT to the end, as a cell of the table."""
+    clean()
+    runs = [watch(command, wall * part) for part in (0.2, 0.5, 0.9)]
+    clean()
+    silence, _ = watch(command, None)
+    silence = max([silence, *(run[0] for run in runs)])
+    return f"silent {silence:.1f} s; ends after {max(run[1] for run in runs):.2f} s"
+
+
+def measure(kind: str, made: Set, program: str, index: pathlib.Path, interrupts: bool) -> None:
+    samples = made.num_samples
+
+    def row(what: str, per: str, *command: str, clean: Callable[[], None] = lambda: None) -> None:
+        command = (program, *command)
+        cost = run(*command, *(() if command[1] in ("info", "query", "order") else ("--quiet",)))
+        each = {"": "", "shard": f"{cost.cpu / made.num_shards * 1e6:.1f} us a shard",
+                "sample": f"{cost.cpu / samples * 1e6:.2f} us a sample"}[per]
+        watched = f" {interrupt(cost.wall, command, clean)} |" if interrupts else ""
         print(
-            f"| {kind}, {made.num_samples:.0e} samples | {what} | {cost.cpu:.2f} s | {per} | "
-            f"{cost.peak_bytes / 2**20:.0f} MiB | {cost.written / 2**20:.0f} MiB |",
+            f"| {kind}, {samples:.0e} samples | {what} | {cost.cpu:.2f} s | {each} | "
+            f"{cost.peak_bytes / 2**20:.0f} MiB | {cost.written / 2**20:.0f} MiB |{watched}",
             flush=True,
         )
 
-    def per_shard(cost: Cost) -> str:
-        return f"{cost.cpu / made.num_shards * 1e6:.1f} us a shard"
+    def remove() -> None:
+        for path in index.parent.glob(index.name + "*"):
+            path.unlink()
 
-    def per_sample(cost: Cost) -> str:
-        return f"{cost.cpu / made.num_samples * 1e6:.2f} us a sample"
+    def change_some() -> None:
+        for number in range(0, made.num_shards, 100):
+            with made.path(number).open("r+b") as file:
+                file.seek(BLOCK)
+                first = file.read(1)[0]
+                file.seek(BLOCK)
+                file.write(bytes([first ^ 1]))
 
-    cost = run(program, "index", "-o", str(index), made.sources, "--quiet")
-    row("index", cost, per_sample(cost))
-    cost = run(program, "info", str(index), "--json")
-    row("info", cost)
-    cost = run(program, "index", "-o", str(index), made.sources, "--quiet")
-    row("update, nothing changed", cost, per_shard(cost))
-    count = change(made, 100)
-    cost = run(program, "index", "-o", str(index), made.sources, "--quiet")
-    row(f"update, {count} shards changed", cost, per_shard(cost))
-    cost = run(program, "verify", str(index), "--quiet")
-    row("verify", cost, per_sample(cost))
-    cost = run(program, "epoch", str(index), "--quiet")
-    row("epoch, proven", cost, per_sample(cost))
+    build = ("index", "-o", str(index), made.sources)
+    row("index", "sample", *build, clean=remove)
+    row("info", "", "info", str(index), "--json")
+    row("update, nothing changed", "shard", *build)
+    change_some()
+    row(f"update, {(made.num_shards + 99) // 100} shards changed", "shard", *build, clean=change_some)
+    row("verify", "sample", "verify", str(index))
+    row("epoch, proven", "sample", "epoch", str(index))
     sql = "SELECT field, sum(size) FROM members GROUP BY field"
-    cost = run(program, "query", str(index), sql)
-    row("query, members by field", cost, per_sample(cost))
+    row("query, members by field", "sample", "query", str(index), sql)
+    row("order, one half of the samples", "sample", "order", str(index), "--where", "sample % 2 = 0", "--limit", "1")
     table = sum(path.stat().st_size for path in index.parent.glob(index.name + ".*.table"))
-    print(f"| {kind}, {made.num_samples:.0e} samples | size of the table | | "
-          f"{table / made.num_samples:.1f} bytes a sample | | {table / 2**20:.0f} MiB |")
+    print(f"| {kind}, {samples:.0e} samples | size of the table | | "
+          f"{table / samples:.1f} bytes a sample | | {table / 2**20:.0f} MiB |")
 
 
 def main() -> None:
@@ -175,15 +229,18 @@ def main() -> None:
     parser.add_argument("--folder", required=True, type=pathlib.Path, help="a new folder")
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--sets", default="RUT")
+    parser.add_argument("--interrupts", action="store_true")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    print("| set | command | CPU | | peak memory | written |\n|---|---|---|---|---|---|")
+    more = " with a terminal |" if options.interrupts else ""
+    print(f"| set | command | CPU | | peak memory | written |{more}")
+    print("|---|---|---|---|---|---|" + ("---|" if options.interrupts else ""))
     for kind in options.sets:
         folder = options.folder / kind
         made = make_set(kind, folder / "shards", options.samples)
         if kind != "U" and not made.is_cloned:
             print(f"{kind}: the file system has no reflinks; shards are copies", file=sys.stderr)
-        measure(kind, made, options.program, folder / "set.idx")
+        measure(kind, made, options.program, folder / "set.idx", options.interrupts)
         shutil.rmtree(folder)
 
 

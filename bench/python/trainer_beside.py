@@ -1,11 +1,12 @@
 """How much of a trainer's rate is left while a loader works beside it.
 
-    python bench/python/trainer_beside.py FOLDER [--images 32] [--step-ms 28] [--steps 40]
+    python bench/python/trainer_beside.py FOLDER [--images N] [--step-ms 28] [--steps 40]
         [--threads 0 1 2] [--workers 1 2] [--only KIND...] [--rounds 9]
 
 FOLDER has tars of JPEGs (jpg). A step works on one core, for --step-ms on an idle machine: `python`
 adds numbers, and `matmul` multiplies matrices (numpy, one thread). Each step takes a batch of
---images pictures, resized to 224 x 224. The rows take turns in each round:
+--images pictures, resized to 224 x 224; by default as many as one thread loads in 80 % of a step's
+time on this machine, so that a free core can load them. The rows take turns in each round:
 
     no loading        the steps alone, with one resident batch: the limit
     Loader, N         shardwise.Loader with N threads; 0 means that the trainer makes the batches
@@ -111,6 +112,17 @@ def calibrated(make: Callable[[int], Step], step_ms: float) -> Step:
         count *= 2
 
 
+def images_in(data: shardwise.Dataset, ms: float) -> int:
+    """Returns how many pictures a thread loads in this CPU time."""
+    loaded = 0
+    begin = time.thread_time()
+    for batch in own(data, 8, 0)():
+        loaded += len(batch)
+        if loaded >= 256:
+            break
+    return max(1, round(loaded * ms / ((time.thread_time() - begin) * 1000)))
+
+
 def step_times(epoch: Epoch, step: Step, steps: int) -> list[float]:
     """Returns the seconds of each of `steps` steps, over as many epochs as these need."""
     batches: Iterator[Any] = itertools.chain.from_iterable(epoch() for _ in itertools.count())
@@ -146,7 +158,7 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(description="a loader beside a trainer")
     parser.add_argument("folder")
-    parser.add_argument("--images", type=int, default=32)
+    parser.add_argument("--images", type=int)
     parser.add_argument("--step-ms", type=float, default=28)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--threads", type=int, nargs="+", default=range(cores + 1))
@@ -157,17 +169,18 @@ def main() -> None:
     parser.add_argument("--json", help="a file for all that was measured")
     options = parser.parse_args()
     data = shardwise.open(sorted(glob.glob(os.path.join(options.folder, "*.tar"))))
-    loaders = {f"Loader, {n}": own(data, options.images, n) for n in options.threads}
+    images = options.images or images_in(data, 0.8 * options.step_ms)
+    loaders = {f"Loader, {n}": own(data, images, n) for n in options.threads}
     try:
         for count in options.workers:
-            loaders[f"DataLoader, {count}"] = data_loader(data, options.images, count)
+            loaders[f"DataLoader, {count}"] = data_loader(data, images, count)
     except ImportError as error:
         print(f"without DataLoader: {error}")
     trained: dict[str, Epoch] = {"no loading": lambda: itertools.repeat(None)} | loaders
     tables = []
     for kind in options.only:
         load = os.getloadavg()[0]
-        title = f"{kind}: {cores} cores, {options.images} images a step, load {load:.1f}"
+        title = f"{kind}: {cores} cores, {images} images a step, load {load:.1f}"
         rows, step = trained, lambda: None
         if kind == "nothing":
             rows = loaders
