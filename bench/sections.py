@@ -234,6 +234,7 @@ OTHERS = (
                 "{python}",
                 "{source}/bench/index/scale_sets.py",
                 "--program={program}",
+                "--walk={build}/bench/index/header_walk",
                 "--folder={scale}/shardwise-scale",
             ),
         ),

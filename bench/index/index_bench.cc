@@ -23,6 +23,7 @@
 #include <string>
 
 #include "base/mapped_file.h"
+#include "index/header_walk.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/fixtures.h"
@@ -69,18 +70,6 @@ void require_members(std::uint64_t found) {
   if (found != 2 * fixture().num_samples) throw std::logic_error("not all members were found");
 }
 
-std::uint64_t walk(std::string_view tar) {
-  std::uint64_t members = 0;
-  for (std::size_t at = 0; at + 512 <= tar.size() && tar[at] != '\0'; ++members) {
-    std::uint64_t size = 0;
-    for (std::size_t i = at + 124; i < at + 135; ++i) {
-      size = size << 3 | static_cast<std::uint64_t>(tar[i] - '0');
-    }
-    at += 512 + (size + 511) / 512 * 512;
-  }
-  return members;
-}
-
 void BM_IndexScan_HeaderWalk(benchmark::State& state) {
   fixture();
   RowTimer timer;
@@ -88,7 +77,7 @@ void BM_IndexScan_HeaderWalk(benchmark::State& state) {
     timer.start();
     std::uint64_t members = 0;
     for (const std::string& shard : fixture().shards)
-      members += walk(MappedFile::open(shard).bytes());
+      members += walk_headers(MappedFile::open(shard).bytes());
     timer.stop(state);
     require_members(members);
   }

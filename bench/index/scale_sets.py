@@ -16,7 +16,8 @@ mapped memory, and the bytes that the command wrote. With --interrupts, runs eac
 a terminal as its standard error, and prints the longest time without output, and the longest time
 from SIGINT to the end, of runs that are interrupted after 20, 50 and 90 % of the command's time.
 
-  bench/index/scale_sets.py --program build/tools/shardwise --folder /big --samples 1000000 --sets RUT
+  bench/index/scale_sets.py --program BUILD/bin/shardwise --walk BUILD/bench/index/header_walk \
+      --folder /big --samples 1000000 --sets RUT
 """
 
 from __future__ import annotations
@@ -178,15 +179,17 @@ def interrupt(wall: float, command: tuple[str, ...], clean: Callable[[], None]) 
     return f"silent {silence:.1f} s; ends after {max(run[1] for run in runs):.2f} s"
 
 
-def measure(kind: str, made: Set, program: str, index: pathlib.Path, interrupts: bool) -> None:
+def measure(kind: str, made: Set, options: argparse.Namespace, index: pathlib.Path) -> None:
     samples = made.num_samples
+    program = options.program
+    keep: Callable[[], None] = lambda: None
 
-    def row(what: str, per: str, *command: str, clean: Callable[[], None] = lambda: None) -> None:
-        command = (program, *command)
-        cost = run(*command, *(() if command[1] in ("info", "query", "order") else ("--quiet",)))
+    def row(what: str, per: str, *command: str, clean: Callable[[], None] = keep) -> None:
+        may_be_quiet = command[1] in ("index", "verify", "epoch")
+        cost = run(*command, *(("--quiet",) if may_be_quiet else ()))
         each = {"": "", "shard": f"{cost.cpu / made.num_shards * 1e6:.1f} us a shard",
                 "sample": f"{cost.cpu / samples * 1e6:.2f} us a sample"}[per]
-        watched = f" {interrupt(cost.wall, command, clean)} |" if interrupts else ""
+        watched = f" {interrupt(cost.wall, command, clean)} |" if options.interrupts else ""
         print(
             f"| {kind}, {samples:.0e} samples | {what} | {cost.cpu:.2f} s | {each} | "
             f"{cost.peak_bytes / 2**20:.0f} MiB | {cost.written / 2**20:.0f} MiB |{watched}",
@@ -205,17 +208,20 @@ def measure(kind: str, made: Set, program: str, index: pathlib.Path, interrupts:
                 file.seek(BLOCK)
                 file.write(bytes([first ^ 1]))
 
-    build = ("index", "-o", str(index), made.sources)
+    row("walk of the headers, one thread", "sample", options.walk, made.sources)
+    build = (program, "index", "-o", str(index), made.sources)
     row("index", "sample", *build, clean=remove)
-    row("info", "", "info", str(index), "--json")
+    row("info", "", program, "info", str(index), "--json")
     row("update, nothing changed", "shard", *build)
     change_some()
-    row(f"update, {(made.num_shards + 99) // 100} shards changed", "shard", *build, clean=change_some)
-    row("verify", "sample", "verify", str(index))
-    row("epoch, proven", "sample", "epoch", str(index))
+    changed = f"update, {(made.num_shards + 99) // 100} shards changed"
+    row(changed, "shard", *build, clean=change_some)
+    row("verify", "sample", program, "verify", str(index))
+    row("epoch, proven", "sample", program, "epoch", str(index))
     sql = "SELECT field, sum(size) FROM members GROUP BY field"
-    row("query, members by field", "sample", "query", str(index), sql)
-    row("order, one half of the samples", "sample", "order", str(index), "--where", "sample % 2 = 0", "--limit", "1")
+    row("query, members by field", "sample", program, "query", str(index), sql)
+    half = ("--where", "sample % 2 = 0", "--limit", "1")
+    row("order of half of the samples", "sample", program, "order", str(index), *half)
     table = sum(path.stat().st_size for path in index.parent.glob(index.name + ".*.table"))
     print(f"| {kind}, {samples:.0e} samples | size of the table | | "
           f"{table / samples:.1f} bytes a sample | | {table / 2**20:.0f} MiB |")
@@ -226,6 +232,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--program", required=True, help="the program shardwise")
+    parser.add_argument("--walk", required=True, help="the program header_walk, the limit")
     parser.add_argument("--folder", required=True, type=pathlib.Path, help="a new folder")
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--sets", default="RUT")
@@ -240,7 +247,7 @@ def main() -> None:
         made = make_set(kind, folder / "shards", options.samples)
         if kind != "U" and not made.is_cloned:
             print(f"{kind}: the file system has no reflinks; shards are copies", file=sys.stderr)
-        measure(kind, made, options.program, folder / "set.idx", options.interrupts)
+        measure(kind, made, options, folder / "set.idx")
         shutil.rmtree(folder)
 
 
