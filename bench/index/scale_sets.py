@@ -11,10 +11,10 @@ A sample has the fields jpg (100 bytes) and cls. If the file system supports ref
 e.g. on a loop mount), the shards of R and of T are reflinks of one file, so 10^8 samples need a few
 GB. Otherwise, and always for U, each sample takes 2 KB.
 
-Prints a Markdown table of CPU seconds (user and system, of all threads), the largest private and
-mapped memory, and the bytes that the command wrote. With --interrupts, runs each command again with
-a terminal as its standard error, and prints the longest time without output, and the longest time
-from SIGINT to the end, of runs that are interrupted after 20, 50 and 90 % of the command's time.
+Each command has a terminal as its standard error. Prints a Markdown table of CPU seconds (user and
+system, of all threads), the largest private and mapped memory, the bytes that the command wrote, and
+the longest time without output. With --interrupts, runs each command twice more, interrupts it after
+30 and 90 % of its time, and prints the longest time from SIGINT to its end.
 
   bench/index/scale_sets.py --program BUILD/bin/shardwise --walk BUILD/bench/index/header_walk \
       --folder /big --samples 1000000 --sets RUT
@@ -112,38 +112,27 @@ def make_set(kind: str, folder: pathlib.Path, num_samples: int) -> Set:
 
 
 @dataclass
-class Cost:
-    cpu: float
+class Run:
     wall: float
+    cpu: float
     peak_bytes: int
     written: int
+    """Bytes that the command passed to write(2) for files."""
+    silence: float
+    """The longest time without output on the terminal, before the interrupt."""
+    after_interrupt: float
+    """Seconds from the interrupt to the end."""
 
 
-def run(*command: str) -> Cost:
-    """Runs a command. The cost's bytes are those that the command passed to write(2) for files."""
-    start = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    wall = time.monotonic() - start
-    io = pathlib.Path(f"/proc/{process.pid}/io").read_text()
-    _, status, used = os.wait4(process.pid, 0)
-    if status != 0:
-        sys.exit(f"{' '.join(command)}: status {status}")
-    written = next(int(line.split()[1]) for line in io.splitlines() if line.startswith("wchar"))
-    return Cost(used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024, written)
-
-
-def watch(command: tuple[str, ...], interrupt_after: float | None) -> tuple[float, float]:
-    """Runs a command with a terminal as its standard error, and interrupts it after some seconds.
-
-    Returns the longest time without output before the interrupt, and the time from there to the end.
-    """
+def run(*command: str, interrupt_after: float | None = None) -> Run:
+    """Runs a command with a terminal as its standard error, and interrupts it after some seconds."""
     ours, theirs = pty.openpty()
     start = last = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
     silence = 0.0
     interrupted: float | None = None
+    said = b""
     while True:
         left = None
         if interrupt_after is not None and interrupted is None:
@@ -158,41 +147,51 @@ def watch(command: tuple[str, ...], interrupt_after: float | None) -> tuple[floa
             continue
         last = now
         try:
-            if os.read(ours, 65536):
-                continue
+            got = os.read(ours, 65536)
         except OSError:  # the end of a terminal
-            pass
-        break
+            got = b""
+        if not got:
+            break
+        said = (said + got)[-2000:]
     os.close(ours)
-    if process.wait() != 0 and interrupted is None:
-        sys.exit(f"{' '.join(command)}: status {process.returncode}")
-    return silence, 0.0 if interrupted is None else time.monotonic() - interrupted
-
-
-def interrupt(wall: float, command: tuple[str, ...], clean: Callable[[], None]) -> str:
-    """Returns the longest time without output, and from SIGINT to the end, as a cell of the table."""
-    clean()
-    runs = [watch(command, wall * part) for part in (0.2, 0.5, 0.9)]
-    clean()
-    silence, _ = watch(command, None)
-    silence = max([silence, *(run[0] for run in runs)])
-    return f"silent {silence:.1f} s; ends after {max(run[1] for run in runs):.2f} s"
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    end = time.monotonic()
+    io = pathlib.Path(f"/proc/{process.pid}/io").read_text()
+    _, status, used = os.wait4(process.pid, 0)
+    if status != 0 and interrupted is None:
+        sys.exit(f"{' '.join(command)}: status {status}: {said.decode()}")
+    return Run(
+        wall=end - start,
+        cpu=used.ru_utime + used.ru_stime,
+        peak_bytes=used.ru_maxrss * 1024,
+        written=next(int(line.split()[1]) for line in io.splitlines() if line.startswith("wchar")),
+        silence=silence,
+        after_interrupt=0.0 if interrupted is None else end - interrupted,
+    )
 
 
 def measure(kind: str, made: Set, options: argparse.Namespace, index: pathlib.Path) -> None:
     samples = made.num_samples
     program = options.program
-    keep: Callable[[], None] = lambda: None
 
-    def row(what: str, per: str, *command: str, clean: Callable[[], None] = keep) -> None:
-        may_be_quiet = command[1] in ("index", "verify", "epoch")
-        cost = run(*command, *(("--quiet",) if may_be_quiet else ()))
+    def row(what: str, per: str, *command: str, before: Callable[[], object] | None = None) -> None:
+        """Measures a command. `before` runs before each run of it."""
+        prepare = before or (lambda: None)
+        prepare()
+        cost = run(*command)
         each = {"": "", "shard": f"{cost.cpu / made.num_shards * 1e6:.1f} us a shard",
                 "sample": f"{cost.cpu / samples * 1e6:.2f} us a sample"}[per]
-        watched = f" {interrupt(cost.wall, command, clean)} |" if options.interrupts else ""
+        ends = "| "
+        if options.interrupts and command[0] == program:
+            after = []
+            for part in (0.3, 0.9):
+                prepare()
+                after.append(run(*command, interrupt_after=cost.wall * part).after_interrupt)
+            ends = f"| {max(after):.2f} s "
         print(
             f"| {kind}, {samples:.0e} samples | {what} | {cost.cpu:.2f} s | {each} | "
-            f"{cost.peak_bytes / 2**20:.0f} MiB | {cost.written / 2**20:.0f} MiB |{watched}",
+            f"{cost.peak_bytes / 2**20:.0f} MiB | {cost.written / 2**20:.0f} MiB | "
+            f"{cost.silence:.1f} s {ends}|",
             flush=True,
         )
 
@@ -210,12 +209,13 @@ def measure(kind: str, made: Set, options: argparse.Namespace, index: pathlib.Pa
 
     row("walk of the headers, one thread", "sample", options.walk, made.sources)
     build = (program, "index", "-o", str(index), made.sources)
-    row("index", "sample", *build, clean=remove)
+    row("index", "sample", *build, before=remove)
+    run(*build)
     row("info", "", program, "info", str(index), "--json")
     row("update, nothing changed", "shard", *build)
-    change_some()
     changed = f"update, {(made.num_shards + 99) // 100} shards changed"
-    row(changed, "shard", *build, clean=change_some)
+    row(changed, "shard", *build, before=change_some)
+    run(*build)
     row("verify", "sample", program, "verify", str(index))
     row("epoch, proven", "sample", program, "epoch", str(index))
     sql = "SELECT field, sum(size) FROM members GROUP BY field"
@@ -224,7 +224,7 @@ def measure(kind: str, made: Set, options: argparse.Namespace, index: pathlib.Pa
     row("order of half of the samples", "sample", program, "order", str(index), *half)
     table = sum(path.stat().st_size for path in index.parent.glob(index.name + ".*.table"))
     print(f"| {kind}, {samples:.0e} samples | size of the table | | "
-          f"{table / samples:.1f} bytes a sample | | {table / 2**20:.0f} MiB |")
+          f"{table / samples:.1f} bytes a sample | | {table / 2**20:.0f} MiB | | |")
 
 
 def main() -> None:
@@ -239,9 +239,10 @@ def main() -> None:
     parser.add_argument("--interrupts", action="store_true")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    more = " with a terminal |" if options.interrupts else ""
-    print(f"| set | command | CPU | | peak memory | written |{more}")
-    print("|---|---|---|---|---|---|" + ("---|" if options.interrupts else ""))
+    print("| set | command | CPU | | peak memory | written | silent | ends after SIGINT |")
+    print("|---|---|---|---|---|---|---|---|")
+    # A shell starts background jobs with SIGINT ignored, and commands would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for kind in options.sets:
         folder = options.folder / kind
         made = make_set(kind, folder / "shards", options.samples)
