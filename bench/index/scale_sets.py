@@ -12,9 +12,9 @@ e.g. on a loop mount), the shards of R and of T are reflinks of one file, so 10^
 GB. Otherwise, and always for U, each sample takes 2 KB.
 
 Each command has a terminal as its standard error. Prints a Markdown table of CPU seconds (user and
-system, of all threads), the largest private and mapped memory, the bytes that the command wrote, and
-the longest time without output. With --interrupts, runs each command twice more, interrupts it after
-30 and 90 % of its time, and prints the longest time from SIGINT to its end.
+system, of all threads), the largest private and mapped memory, the bytes that the command wrote,
+and the longest time without output. With --interrupts, runs each command twice more, interrupts it
+after 30 and 90 % of its time, and prints the longest time from SIGINT to its end.
 
   bench/index/scale_sets.py --program BUILD/bin/shardwise --walk BUILD/bench/index/header_walk \
       --folder /big --samples 1000000 --sets RUT
@@ -125,7 +125,7 @@ class Run:
 
 
 def run(*command: str, interrupt_after: float | None = None) -> Run:
-    """Runs a command with a terminal as its standard error, and interrupts it after some seconds."""
+    """Runs a command with a terminal as its standard error. Interrupts it after some seconds."""
     ours, theirs = pty.openpty()
     start = last = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs)
