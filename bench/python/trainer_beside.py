@@ -115,12 +115,12 @@ def calibrated(make: Callable[[int], Step], step_ms: float) -> Step:
 def images_in(data: shardwise.Dataset, ms: float) -> int:
     """Returns how many pictures a thread loads in this CPU time."""
     loaded = 0
-    begin = time.thread_time()
+    begin = time.process_time()
     for batch in own(data, 8, 0)():
         loaded += len(batch)
         if loaded >= 256:
             break
-    return max(1, round(loaded * ms / ((time.thread_time() - begin) * 1000)))
+    return max(1, round(loaded * ms / ((time.process_time() - begin) * 1000)))
 
 
 def step_times(epoch: Epoch, step: Step, steps: int) -> list[float]:
