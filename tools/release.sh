@@ -112,7 +112,7 @@ make_all() {  # WORK-FOLDER: fills its folder dist
 
   if [[ $site == yes ]]; then
     heading "The site"
-    env -u CCACHE_DISABLE tools/site.sh # it has no compiled files
+    env -u CCACHE_DISABLE tools/site.sh # the site has no compiled files
     mv build-site/site "build-site/$name-site"
     archive_of "$name-site" build-site >"$dist/$name-site.tar.gz"
   fi

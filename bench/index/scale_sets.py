@@ -210,12 +210,12 @@ def measure(kind: str, made: Set, options: argparse.Namespace, index: pathlib.Pa
     row("walk of the headers, one thread", "sample", options.walk, made.sources)
     build = (program, "index", "-o", str(index), made.sources)
     row("index", "sample", *build, before=remove)
-    run(*build)
+    run(*build)  # completes what was interrupted
     row("info", "", program, "info", str(index), "--json")
     row("update, nothing changed", "shard", *build)
     changed = f"update, {(made.num_shards + 99) // 100} shards changed"
     row(changed, "shard", *build, before=change_some)
-    run(*build)
+    run(*build)  # completes what was interrupted
     row("verify", "sample", program, "verify", str(index))
     row("epoch, proven", "sample", program, "epoch", str(index))
     sql = "SELECT field, sum(size) FROM members GROUP BY field"
@@ -236,7 +236,7 @@ def main() -> None:
     parser.add_argument("--folder", required=True, type=pathlib.Path, help="a new folder")
     parser.add_argument("--samples", type=int, default=1_000_000)
     parser.add_argument("--sets", default="RUT")
-    parser.add_argument("--interrupts", action="store_true")
+    parser.add_argument("--interrupts", action="store_true", help="interrupt each command, too")
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     print("| set | command | CPU | | peak memory | written | silent | ends after SIGINT |")
