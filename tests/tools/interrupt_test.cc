@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "shardwise_program.h"
+#include "terminal.h"
 
 namespace shardwise::test {
 namespace {
@@ -69,6 +69,30 @@ TEST_F(InterruptTest, SignalsThatComeTogetherAreOne) {
     }
     EXPECT_EQ(build.wait().code, 128 + SIGTERM);
     EXPECT_THAT(out_.list(), testing::IsEmpty());
+  }
+}
+
+TEST(LongConditionTest, ATerminalShowsThatItRunsUntilItIsInterrupted) {
+  const SmallIndex index;
+  const std::string endless =
+      "(WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT count(*) FROM c)";
+  const Variable kind("TERM", "xterm");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> commands = {
+      {{"query", index.path(), "SELECT " + endless}, "querying: 0:0"},
+      {{"order", index.path(), "--where", endless + " > 0"}, "selecting: 0:0"},
+      {{"repack", index.path(), "-o", index.dir() / "new", "--where", endless + " > 0"},
+       "repacking: 0:0"}};
+  for (const auto& [arguments, text] : commands) {
+    const Terminal terminal;
+    std::vector<std::string> command = {SHARDWISE_PROGRAM};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    Process run(command, "", -1, terminal.fd());
+    wait_for_texts(terminal, {text, text});
+    run.send(SIGINT);
+    EXPECT_EQ(run.wait().code, 128 + SIGINT);
+    const std::string shown = terminal.shown();
+    EXPECT_THAT(shown, testing::HasSubstr("\033[Kshardwise: ")) << "the bar is erased";
+    EXPECT_THAT(shown, testing::EndsWith("\n"));
   }
 }
 

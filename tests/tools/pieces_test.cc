@@ -1,10 +1,13 @@
 // Tests parts of the program by themselves: JSON text, progress, standard output.
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "output.h"
 #include "progress.h"
 #include "support/support.h"
+#include "terminal.h"
 
 namespace shardwise::tools {
 namespace {
@@ -64,7 +67,7 @@ TEST(ProgressTest, NothingDoneAndAllDoneAreWellFormed) {
   EXPECT_EQ(
       progress_line("packing",
                     {.done = 10, .total = 10, .unit = Unit::kSamples, .seconds = 5, .detail = ""}),
-      "packing: 100 %, 2 samples/s, 0:00 left");
+      "packing: 100 %, 2 samples/s, 0:05 so far");
   EXPECT_EQ(
       progress_line("packing",
                     {.done = 0, .total = 0, .unit = Unit::kSamples, .seconds = 1, .detail = ""}),
@@ -73,6 +76,44 @@ TEST(ProgressTest, NothingDoneAndAllDoneAreWellFormed) {
       progress_line("packing",
                     {.done = 1, .total = 7202, .unit = Unit::kSamples, .seconds = 1, .detail = ""}),
       "packing: 0 %, 1 samples/s, 2:00:01 left");
+}
+
+/// A terminal that is standard error while it lives.
+class ErrorsOnTerminal {
+ public:
+  ErrorsOnTerminal() : before_(::dup(STDERR_FILENO)) { ::dup2(terminal_.fd(), STDERR_FILENO); }
+  ~ErrorsOnTerminal() {
+    ::dup2(before_, STDERR_FILENO);
+    ::close(before_);
+  }
+  ErrorsOnTerminal(const ErrorsOnTerminal&) = delete;
+  ErrorsOnTerminal& operator=(const ErrorsOnTerminal&) = delete;
+
+  /// Waits until all of `texts` are shown, one behind another.
+  void wait_for(const std::vector<std::string>& texts) { test::wait_for_texts(terminal_, texts); }
+
+ private:
+  const test::Variable kind_{"TERM", "xterm"};
+  const test::Terminal terminal_{120};
+  const int before_;
+};
+
+TEST(ProgressTest, ATerminalShowsTheTimeThatPassesWithoutUpdates) {
+  ErrorsOnTerminal errors;
+  Progress progress("packing", Unit::kSamples, /*quiet=*/false);
+  errors.wait_for({"packing: 0:0", " so far", "packing: 0:0", " so far"});
+  // Each update until one is drawn: those shortly after the bar was drawn are not.
+  bool is_drawn = false;
+  while (!is_drawn) {
+    progress.update(5, 10, [&] {
+      is_drawn = true;
+      return std::string("half");
+    });
+  }
+  errors.wait_for({" 50 %", "half", " 50 %", "half"});
+  progress.update(7, 10, [] { return std::string("too early to be drawn"); });
+  progress.update(10, 10, [] { return std::string("whole"); });
+  errors.wait_for({"100 %", " so far  whole", "100 %", " so far  whole"});
 }
 
 }  // namespace

@@ -19,17 +19,22 @@ void require(int error, const char* what) {
 
 }  // namespace
 
-Process::Process(std::vector<std::string> arguments, const std::string& input, int out_fd) {
+Process::Process(std::vector<std::string> arguments, const std::string& input, int out_fd,
+                 int err_fd) {
   write_file(dir_ / "in", input);
   posix_spawn_file_actions_t actions;
   require(posix_spawn_file_actions_init(&actions), "posix_spawn_file_actions_init");
   posix_spawn_file_actions_addopen(&actions, 0, (dir_ / "in").c_str(), O_RDONLY, 0);
-  if (out_fd >= 0) {
-    posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
-  } else {
-    posix_spawn_file_actions_addopen(&actions, 1, (dir_ / "out").c_str(), O_WRONLY | O_CREAT, 0600);
-  }
-  posix_spawn_file_actions_addopen(&actions, 2, (dir_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
+  const auto connect = [&](int number, int fd, const char* name) {
+    if (fd >= 0) {
+      posix_spawn_file_actions_adddup2(&actions, fd, number);
+    } else {
+      posix_spawn_file_actions_addopen(&actions, number, (dir_ / name).c_str(), O_WRONLY | O_CREAT,
+                                       0600);
+    }
+  };
+  connect(1, out_fd, "out");
+  connect(2, err_fd, "err");
 
   // Start with the default signal settings of a shell prompt, whatever this test inherited.
   posix_spawnattr_t attributes;
@@ -70,7 +75,7 @@ Finished Process::wait() {
   finished.peak_memory_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
   finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (std::filesystem::exists(dir_ / "out")) finished.out = read_file(dir_ / "out");
-  finished.err = read_file(dir_ / "err");
+  if (std::filesystem::exists(dir_ / "err")) finished.err = read_file(dir_ / "err");
   return finished;
 }
 

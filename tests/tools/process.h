@@ -20,10 +20,10 @@ struct Finished {
 /// A child process. Its standard output and standard error are written to files. Threads: one.
 class Process {
  public:
-  /// Starts `arguments[0]` with `input` as its standard input. `out_fd`, if given, is its standard
-  /// output.
+  /// Starts `arguments[0]` with `input` as its standard input. `out_fd` and `err_fd`, if
+  /// given, are its standard output and standard error.
   explicit Process(std::vector<std::string> arguments, const std::string& input = {},
-                   int out_fd = -1);
+                   int out_fd = -1, int err_fd = -1);
   /// Kills the child if it is still running.
   ~Process();
   Process(const Process&) = delete;

@@ -5,8 +5,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -52,6 +54,18 @@ class Terminal {
   int master_ = -1;
   int slave_ = -1;
 };
+
+/// Waits until all of `texts` are on the terminal, one behind another.
+inline void wait_for_texts(const Terminal& terminal, const std::vector<std::string>& texts) {
+  std::string shown;
+  for (const std::string& text : texts) {
+    std::size_t begin = 0;
+    for (; (begin = shown.find(text)) == std::string::npos; shown += terminal.shown()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    shown.erase(0, begin + text.size());
+  }
+}
 
 /// Runs `shardwise` with its standard output on a terminal. Only for short outputs: nothing reads
 /// the terminal before the program has ended.

@@ -20,6 +20,7 @@
 #include "order/checkpoint_format.h"
 #include "order/fields.h"
 #include "output.h"
+#include "progress.h"
 #include "skip_file.h"
 #include "token_file.h"
 
@@ -321,7 +322,7 @@ StepSize checked(const StepSize& given) {
   return step;
 }
 
-MixedDataset open_data(const OrderArguments& arguments, const std::string& index,
+MixedDataset open_data(const OrderArguments& arguments, const std::string& index, bool quiet,
                        const std::function<Dataset(const std::string& index)>& open) {
   std::vector<std::string> indexes = parse_mix(arguments.mix).indexes;
   if (!index.empty() && !indexes.empty())
@@ -331,8 +332,12 @@ MixedDataset open_data(const OrderArguments& arguments, const std::string& index
   if (indexes.empty()) indexes = {index};
   std::vector<Dataset> parts;
   for (const std::string& name : indexes) {
-    const Dataset all = open(name);
-    parts.push_back(arguments.where ? all.where(*arguments.where) : all);
+    Dataset part = open(name);
+    if (arguments.where) {
+      const Progress progress("selecting", Unit::kSamples, quiet);
+      part = part.where(*arguments.where);
+    }
+    parts.push_back(std::move(part));
   }
   return MixedDataset(std::move(parts));
 }
@@ -466,9 +471,9 @@ Run open_run(const RunArguments& arguments, const StepSize& step,
   if (token && arguments.takes_batches) run.batches = std::exchange(token->batches, std::nullopt);
   if (arguments.epoch) run.batches.reset();
   if (!arguments.index.empty() || !arguments.order.mix.empty()) {
-    run.data = open_data(arguments.order, arguments.index, [&](const std::string& name) {
-      return open(find_index(name, arguments.first_use));
-    });
+    run.data = open_data(
+        arguments.order, arguments.index, arguments.first_use.quiet,
+        [&](const std::string& name) { return open(find_index(name, arguments.first_use)); });
   } else if (arguments.order.where) {
     throw_usage("--where needs INDEX; give INDEX instead of --size");
   }

@@ -52,8 +52,9 @@ void check_order_options(const OrderArguments& arguments);
 Order order_of(const OrderArguments& arguments, const MixedDataset* data);
 
 /// Opens the data sets of --mix, or else `index`, and applies --where. `open` opens one index.
+/// @param quiet  whether to show no progress.
 /// Errors: CLI::RequiredError if neither is given; those of `open` and Dataset::where.
-MixedDataset open_data(const OrderArguments& arguments, const std::string& index,
+MixedDataset open_data(const OrderArguments& arguments, const std::string& index, bool quiet,
                        const std::function<Dataset(const std::string& index)>& open);
 
 /// Options that select a run and a position in it.

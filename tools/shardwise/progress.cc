@@ -13,7 +13,9 @@ namespace shardwise::tools {
 namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100};
-constexpr std::chrono::seconds kLineInterval{10};
+constexpr std::chrono::milliseconds kLineInterval{10'000};
+/// The bar is drawn again after this time, even if there was no update.
+constexpr std::chrono::seconds kIdleInterval{1};
 /// The remaining time is estimated only after this many seconds.
 constexpr double kShortestSeconds = 1;
 constexpr std::size_t kSmallestBar = 10;
@@ -32,17 +34,26 @@ std::string rate(const ProgressState& state) {
 }
 
 std::string clock_text(double seconds) {
-  const auto whole = static_cast<std::uint64_t>(std::ceil(seconds));
+  const auto whole = static_cast<std::uint64_t>(seconds);
   if (whole >= 3600) {
     return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
   }
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
+std::string time_so_far(double seconds) { return clock_text(std::floor(seconds)) + " so far"; }
+
 std::string time_left(const ProgressState& state) {
   const double part = fraction(state);
   if (part <= 0 || state.seconds < kShortestSeconds) return "-:-- left";
-  return clock_text(state.seconds * (1 - part) / part) + " left";
+  if (part >= 1) return time_so_far(state.seconds);
+  return clock_text(std::ceil(state.seconds * (1 - part) / part)) + " left";
+}
+
+/// Cuts `line` so that the cursor behind it is on the same line of a terminal of `width` columns.
+std::string cut(std::string line, std::size_t width) {
+  if (line.size() >= width) line.resize(width == 0 ? 0 : width - 1);
+  return line;
 }
 
 }  // namespace
@@ -61,9 +72,7 @@ std::string progress_bar(std::string_view verb, const ProgressState& state, std:
     bar.resize(cells, ' ');
     line += "[" + bar + "] ";
   }
-  line += right;
-  if (line.size() >= width) line.resize(width == 0 ? 0 : width - 1);
-  return line;
+  return cut(line + right, width);
 }
 
 std::string progress_line(std::string_view verb, const ProgressState& state) {
@@ -71,35 +80,67 @@ std::string progress_line(std::string_view verb, const ProgressState& state) {
                      rate(state), time_left(state), state.detail.empty() ? "" : ", ", state.detail);
 }
 
-Progress::Progress(std::string verb, Unit unit, bool quiet)
-    : verb_(std::move(verb)),
-      unit_(unit),
-      terminal_(is_terminal(STDERR_FILENO) && !is_dumb_terminal()),
-      quiet_(quiet) {
-  if (!terminal_) next_ += kLineInterval;
+std::string time_line(std::string_view verb, double seconds) {
+  return fmt::format("{}: {}", verb, time_so_far(seconds));
 }
 
-Progress::~Progress() { clear(); }
+Progress::Progress(std::string verb, Unit unit, bool quiet)
+    : verb_(std::move(verb)),
+      terminal_(is_terminal(STDERR_FILENO) && !is_dumb_terminal()),
+      quiet_(quiet),
+      state_{.unit = unit, .detail = ""},
+      drawn_at_(terminal_ ? Clock::time_point() : start_) {
+  if (terminal_ && !quiet_) thread_.start([this] { draw_while_idle(); }, "progress");
+}
+
+Progress::~Progress() {
+  {
+    const Lock lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  clear();
+}
 
 void Progress::update(std::uint64_t done, std::uint64_t total,
                       const std::function<std::string()>& detail) {
   if (quiet_) return;
   const Clock::time_point now = Clock::now();
+  const Lock lock(mutex_);
   if (!first_update_) first_update_ = now;
-  if (now < next_) return;
-  const ProgressState state{.done = done,
-                            .total = total,
-                            .unit = unit_,
-                            .seconds = std::chrono::duration<double>(now - *first_update_).count(),
-                            .detail = detail()};
-  if (terminal_) {
-    next_ = now + kBarInterval;
-    drawn_ = true;
-    draw_bar(progress_bar(verb_, state, terminal_width(STDERR_FILENO)));
-  } else {
-    next_ = now + kLineInterval;
-    print_message(progress_line(verb_, state));
+  const bool is_due = now >= drawn_at_ + (terminal_ ? kBarInterval : kLineInterval);
+  if (!is_due && done < total) return;
+  state_.done = done;
+  state_.total = total;
+  state_.detail = detail();
+  cleared_ = false;
+  if (is_due) draw(now);
+}
+
+void Progress::draw_while_idle() {
+  const Lock lock(mutex_);
+  Clock::time_point due = start_ + kIdleInterval;
+  while (!ended_) {
+    changed_.wait_until(mutex_, due);
+    const Clock::time_point now = Clock::now();
+    due = std::max(due, drawn_at_ + kIdleInterval);
+    if (now < due) continue;
+    if (!ended_ && !cleared_) draw(now);
+    due = now + kIdleInterval;
   }
+}
+
+void Progress::draw(Clock::time_point now) {
+  const auto since = [now](Clock::time_point begin) {
+    return std::chrono::duration<double>(now - begin).count();
+  };
+  drawn_at_ = now;
+  if (first_update_) state_.seconds = since(*first_update_);
+  if (!terminal_) return print_message(progress_line(verb_, state_));
+  const std::size_t width = terminal_width(STDERR_FILENO);
+  draw_bar(first_update_ ? progress_bar(verb_, state_, width)
+                         : cut(time_line(verb_, since(start_)), width));
 }
 
 ProgressCallback Progress::of_bytes() {
@@ -108,9 +149,9 @@ ProgressCallback Progress::of_bytes() {
 }
 
 void Progress::clear() {
-  if (!drawn_) return;
-  clear_bar();
-  drawn_ = false;
+  const Lock lock(mutex_);
+  cleared_ = true;
+  if (terminal_ && !quiet_) clear_bar();
 }
 
 double Progress::seconds() const {

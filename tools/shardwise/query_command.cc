@@ -14,6 +14,7 @@
 #include "interrupt.h"
 #include "json_names.h"
 #include "options.h"
+#include "progress.h"
 #include "schema.h"
 #include "shardwise/base/error.h"
 #include "shardwise/index/query.h"
@@ -153,7 +154,10 @@ void run(const QueryOptions& options, Output& out) {
     columns.push_back({escaped(name), Align::kByContent});
   }
   Table table(out, std::move(columns), options.header && !options.json);
-  while (query.next()) {
+  Progress progress("querying", Unit::kSamples, options.first_use.quiet);
+  bool has_row = query.next();
+  progress.clear();
+  for (; has_row; has_row = query.next()) {
     throw_if_interrupted();
     if (options.json) {
       print_json_row(query, names, out);

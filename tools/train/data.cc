@@ -104,7 +104,7 @@ std::optional<std::int64_t> known_classes(const MixedDataset& data, const Option
 Data open_data(const Options& options) {
   std::shared_ptr<ShardCache> cache;  // shared by all data sets
   Data data{.training = tools::open_data(
-                options.order, options.train_index,
+                options.order, options.train_index, /*quiet=*/true,
                 [&](const std::string& index) {
                   if (cache) return open_dataset(index, options.lookup.root, options, cache);
                   Dataset part = tools::open_dataset(
@@ -142,7 +142,7 @@ libtorch::ImageLoader::Options loader_options(const Options& options, unsigned t
 
 void check(const Options& options, int world_size) {
   const MixedDataset train = tools::open_data(
-      options.order, options.train_index,
+      options.order, options.train_index, /*quiet=*/true,
       [&](const std::string& index) { return open_dataset(index, options.lookup.root, options); });
   if (train.empty() && options.order.where) {
     throw InvalidArgument("no sample satisfies the condition",
