@@ -145,6 +145,7 @@ void WorkerThreads::start(std::function<void()> work, const char* name) {
     const std::string full = std::string(name) + "-" + std::to_string(threads_->size() - 1);
     ::pthread_setname_np(threads_->back().native_handle(), full.substr(0, 15).c_str());
   } catch (const std::system_error& e) {
+    if (threads_->empty()) threads_.reset();
     throw Error(ErrorCode::kIo, "cannot start a thread", e.code().message(),
                 "use fewer threads, or raise the limit on processes (ulimit -u)");
   }

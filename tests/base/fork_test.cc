@@ -1,6 +1,7 @@
 #include "base/fork.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -191,6 +192,24 @@ TEST(ForkTest, AWorkThatTakesLongGivesWay) {
             "");
   stop = true;
   busy.join();
+}
+
+TEST(WorkerThreadsTest, WithoutAFirstThreadThereAreNone) {
+  if (test::kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they allocate the stack";
+  pthread_attr_t usual, too_large;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_attr_init(&too_large), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&too_large, std::size_t{1} << 47), 0);
+  ASSERT_EQ(::pthread_setattr_default_np(&too_large), 0);
+  {
+    WorkerThreads workers;
+    EXPECT_THROW(workers.start([] {}, "test"), Error);
+    EXPECT_TRUE(workers.empty());
+  }
+  ::pthread_setattr_default_np(&usual);
+  ::pthread_attr_destroy(&too_large);
+  ::pthread_attr_destroy(&usual);
 }
 
 TEST(ForkTest, WorkerThreadsAreForgottenInAChild) {
