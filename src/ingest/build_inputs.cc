@@ -279,6 +279,7 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   // shard may have moved to another name, so recognise() still needs its row.
   std::vector<std::string> named_again;
   for (Rescan& source : found) {
+    options.cancel.throw_if_cancelled();
     const auto had = old_rows.find(source.url);
     if (had == old_rows.end()) {
       inputs.sources.emplace_back(std::move(source));
@@ -293,7 +294,7 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   for (const std::string& shard : inputs.missing) {
     named_again.push_back(url_of_path(path, shard));
   }
-  if (can_reuse) recognise(*old, options.accept_times, inputs.sources, old_rows);
+  if (can_reuse) recognise(*old, options, inputs.sources, old_rows);
   for (const std::string& url : named_again) old_rows.erase(url);
   if (!inputs.part) require_any(inputs.sources, inputs.missing);
   if (!inputs.missing.empty() && inputs.stored_sources.empty())

@@ -155,6 +155,7 @@ class BuildRun {
     report_.summary = old.summary();
     report_.summary.fields = old.files.catalogue().fields();
     for (const Source& source : inputs_.sources) {
+      options_.cancel.throw_if_cancelled();
       const Index::Shard& row = std::get<Reuse>(source).row;
       note(row);
       if (content_.columns.empty()) continue;

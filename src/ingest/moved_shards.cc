@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "base/counted.h"
+#include "base/fault_point.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "index/offset_table.h"
@@ -70,6 +71,7 @@ using Probe = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
 
 std::optional<std::string> difference_from(const ReusableIndex& donor, const Index::Shard& row,
                                            const Rescan& now, bool accept_times) {
+  SHARDWISE_FAULT_POINT("build.compare_shard");
   if (now.size_bytes != row.size_bytes) {
     return counted(now.size_bytes, "byte") + " now, " + human_count(row.size_bytes) +
            " when indexed";
@@ -101,8 +103,9 @@ Reuse reuse_of(const ReusableIndex& donor, const Index::Shard& row, const Rescan
   return reuse;
 }
 
-void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>& sources,
+void recognise(const ReusableIndex& old, const BuildOptions& options, std::vector<Source>& sources,
                std::unordered_map<std::string, Index::Shard>& unnamed) {
+  const bool accept_times = options.accept_times;
   const auto time_of = [&](std::int64_t mtime_ns) { return accept_times ? 0 : mtime_ns; };
   std::map<Probe, std::vector<const Index::Shard*>> had;
   for (const auto& [url, row] : unnamed) {
@@ -112,6 +115,7 @@ void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>&
   if (had.empty()) return;
   std::map<Probe, std::vector<Source*>> found;
   for (Source& source : sources) {
+    options.cancel.throw_if_cancelled();
     const auto* const now = std::get_if<Rescan>(&source);
     if (now == nullptr || now->place.remote != nullptr) continue;
     const Probe least{now->size_bytes, time_of(now->mtime_ns), 0};
@@ -124,6 +128,7 @@ void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>&
     found[{std::get<0>(least), std::get<1>(least), header}].push_back(&source);
   }
   for (const auto& [probe, same] : found) {
+    options.cancel.throw_if_cancelled();
     const auto rows = had.find(probe);
     if (rows == had.end() || rows->second.size() != 1 || same.size() != 1) continue;
     const Index::Shard row = *rows->second.front();

@@ -24,13 +24,15 @@ std::optional<std::string> difference_from(const ReusableIndex& donor, const Ind
 Reuse reuse_of(const ReusableIndex& donor, const Index::Shard& row, const Rescan& now);
 
 /// Finds local shards in `sources` that were moved. `unnamed` has the rows of `old` that may have
-/// been moved, by URL. Shards match if their sizes, times (ignored if `accept_times`) and first 512
+/// been moved, by URL. Shards match if their sizes, times (ignored with accept_times) and first 512
 /// bytes are equal. Each shard found becomes a Reuse, and its row is removed from `unnamed`. A
-/// shard stays a Rescan if the match is not one to one. Unless `accept_times`, it also stays a
+/// shard stays a Rescan if the match is not one to one. Without accept_times, it also stays a
 /// Rescan if the old file still exists.
 /// Cost: one read of 512 bytes for each shard whose size and time match; two calls of stat(2) for
 ///   each shard found.
-void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>& sources,
+/// @param options  those of the build; of these, accept_times and cancel.
+/// Errors: Cancelled.
+void recognise(const ReusableIndex& old, const BuildOptions& options, std::vector<Source>& sources,
                std::unordered_map<std::string, Index::Shard>& unnamed);
 
 }  // namespace shardwise

@@ -315,6 +315,31 @@ TEST(IndexBuilderTest, MissingShardsAndUnwritablePlacesAreTypedErrors) {
             ErrorCode::kInvalidArgument);
 }
 
+TEST(IndexBuilderTest, ComparingShardsWithTheOldIndexCanBeCancelled) {
+  static std::atomic<bool> cancel;
+  static int num_compared;
+  const TempDir dir;
+  std::vector<std::string> shards = test::write_shards(dir, 8, 5);
+  build_index(dir / "t.idx", shards);
+  const auto compared_until_cancelled = [&] {
+    cancel = false;
+    num_compared = 0;
+    set_fault_handler([](const char* name) {
+      if (std::string_view(name) == "build.compare_shard") cancel = ++num_compared == 3;
+    });
+    EXPECT_EQ(test::error_code([&] { build_index(dir / "t.idx", shards, {.cancel = &cancel}); }),
+              ErrorCode::kCancelled);
+    set_fault_handler(nullptr);
+    return num_compared;
+  };
+  EXPECT_EQ(compared_until_cancelled(), 3);
+  for (std::string& shard : shards) {
+    std::filesystem::rename(shard, shard + ".moved.tar");
+    shard += ".moved.tar";
+  }
+  EXPECT_EQ(compared_until_cancelled(), 3);
+}
+
 TEST(IndexBuilderTest, CancellingLeavesTheOldIndex) {
   const TempDir dir;
   auto shards = test::write_shards(dir, 8, 5);
