@@ -131,6 +131,23 @@ TEST(ArrowTest, CoresAreCountedByOneFunction) {
   EXPECT_THAT(found, testing::ElementsAre("src/base/cores.cc")) << "elsewhere: usable_cores()";
 }
 
+// fmt 11, with which wheels are built, no longer has join() in format.h. Debian's fmt 9 has.
+TEST(ArrowTest, FilesThatJoinTextsIncludeTheHeaderOfJoin) {
+  const fs::path root = test::source_dir();
+  std::vector<std::string> found;
+  std::size_t num_users = 0;
+  for (const char* folder : {"include", "src", "python", "tools"}) {
+    for (const std::string& path : sources_below(root, folder)) {
+      const std::string text = read_file(root / path);
+      if (text.find("fmt::join(") == std::string::npos) continue;
+      ++num_users;
+      if (text.find("#include <fmt/ranges.h>") == std::string::npos) found.push_back(path);
+    }
+  }
+  EXPECT_GT(num_users, 0U);
+  EXPECT_THAT(found, testing::IsEmpty());
+}
+
 TEST(ArrowTest, EachRoomHasItsPlace) {
   EXPECT_EQ(room_of("include/shardwise/index/index.h"), "index");
   EXPECT_EQ(room_of("src/storage/cache.cc"), "storage");
