@@ -81,9 +81,10 @@ TEST(LongConditionTest, ATerminalShowsThatItRunsUntilItIsInterrupted) {
       {{"query", index.path(), "SELECT " + endless}, "querying: 0:0"},
       {{"order", index.path(), "--where", endless + " > 0"}, "selecting: 0:0"},
       {{"repack", index.path(), "-o", index.dir() / "new", "--where", endless + " > 0"},
-       "repacking: 0:0"}};
+       "selecting: 0:0"}};
   for (const auto& [arguments, text] : commands) {
     const Terminal terminal;
+    if (!terminal.is_open()) GTEST_SKIP() << "needs a terminal; skipped because none can be opened";
     std::vector<std::string> command = {SHARDWISE_PROGRAM};
     command.insert(command.end(), arguments.begin(), arguments.end());
     Process run(command, "", -1, terminal.fd());

@@ -71,7 +71,7 @@ TEST(ProgressTest, NothingDoneAndAllDoneAreWellFormed) {
   EXPECT_EQ(
       progress_line("packing",
                     {.done = 0, .total = 0, .unit = Unit::kSamples, .seconds = 1, .detail = ""}),
-      "packing: 0 %, 0 samples/s, -:-- left");
+      "packing: 0 %, 0 samples/s, 0:01 so far");
   EXPECT_EQ(
       progress_line("packing",
                     {.done = 1, .total = 7202, .unit = Unit::kSamples, .seconds = 1, .detail = ""}),
@@ -89,6 +89,7 @@ class ErrorsOnTerminal {
   ErrorsOnTerminal(const ErrorsOnTerminal&) = delete;
   ErrorsOnTerminal& operator=(const ErrorsOnTerminal&) = delete;
 
+  bool is_open() const { return terminal_.is_open(); }
   /// Waits until all of `texts` are shown, one behind another.
   void wait_for(const std::vector<std::string>& texts) { test::wait_for_texts(terminal_, texts); }
 
@@ -100,6 +101,7 @@ class ErrorsOnTerminal {
 
 TEST(ProgressTest, ATerminalShowsTheTimeThatPassesWithoutUpdates) {
   ErrorsOnTerminal errors;
+  if (!errors.is_open()) GTEST_SKIP() << "needs a terminal; skipped because none can be opened";
   Progress progress("packing", Unit::kSamples, /*quiet=*/false);
   errors.wait_for({"packing: 0:0", " so far", "packing: 0:0", " so far"});
   // Each update until one is drawn: those shortly after the bar was drawn are not.

@@ -12,6 +12,7 @@
 #include "fetch_options.h"
 #include "options.h"
 #include "output.h"
+#include "progress.h"
 #include "shardwise/data/fetch_plan.h"
 
 namespace shardwise::tools {
@@ -184,6 +185,12 @@ Dataset open_dataset(const FoundIndex& index, const Index::Lookup& lookup, Datas
                          .root = lookup.root,
                          .accept_times = lookup.accept_times,
                          .allow_part = allow_part});
+}
+
+Dataset selected(Dataset data, const std::optional<std::string>& condition, bool quiet) {
+  if (!condition) return data;
+  const Progress progress("selecting", Unit::kSamples, quiet);
+  return data.where(*condition);
 }
 
 std::function<Dataset(const FoundIndex& index)> dataset_opener(const Index::Lookup& lookup,

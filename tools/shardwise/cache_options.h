@@ -72,6 +72,10 @@ std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
 Dataset open_dataset(const FoundIndex& index, const Index::Lookup& lookup, Dataset::Access access,
                      const CacheArguments& arguments, bool allow_part,
                      const CancelToken& cancel = {}, bool wait_for_whole_shards = false);
+/// Returns the samples of `data` that satisfy the condition of --where; all samples without one.
+/// @param quiet  whether to show no progress.
+/// Errors: those of Dataset::where.
+Dataset selected(Dataset data, const std::optional<std::string>& condition, bool quiet);
 /// Returns a function that calls open_dataset(). All indexes share the cache of the first index, to
 /// which a budget in percent refers.
 std::function<Dataset(const FoundIndex& index)> dataset_opener(const Index::Lookup& lookup,

@@ -1,6 +1,7 @@
 #include "console.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@ const char* name_of_program = "shardwise";
 LongMutex console_mutex;  // a LongMutex, as writing to a stopped terminal may block for long
 Colours colours = Colours::kAuto;
 bool bar_is_drawn SHARDWISE_GUARDED_BY(console_mutex) = false;
+/// Whether the results on the terminal end within a line.
+bool is_in_line SHARDWISE_GUARDED_BY(console_mutex) = false;
 
 void wipe() SHARDWISE_REQUIRES(console_mutex) {
   if (bar_is_drawn) std::fputs("\r\033[K", stderr);
@@ -112,9 +115,25 @@ void print_message(std::string_view line) {
 
 void draw_bar(std::string_view bar) {
   const Lock lock(console_mutex);
+  if (is_in_line) return;
   std::fprintf(stderr, "\r\033[K%.*s", static_cast<int>(bar.size()), bar.data());
   std::fflush(stderr);
   bar_is_drawn = true;
+}
+
+bool can_draw_now() {
+  const pid_t group = ::tcgetpgrp(STDERR_FILENO);  // -1 if it is not the controlling terminal
+  pollfd terminal{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  return (group < 0 || group == ::getpgrp()) && ::poll(&terminal, 1, 0) == 1;
+}
+
+ssize_t write_results(int fd, std::string_view bytes) {
+  const Lock lock(console_mutex);
+  wipe();
+  std::fflush(stderr);
+  const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+  if (written > 0) is_in_line = bytes[static_cast<std::size_t>(written) - 1] != '\n';
+  return written;
 }
 
 void clear_bar() {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -42,10 +44,16 @@ const char* program_name();
 
 /// Writes a line and a line end to standard error.
 void print_message(std::string_view line);
-/// Draws `bar` in the last line of the terminal, in place of an earlier bar.
+/// Draws `bar` in the last line of the terminal, in place of an earlier bar. Does nothing if the
+/// last line has the beginning of a line of results.
 void draw_bar(std::string_view bar);
+/// True if draw_bar() would neither wait for a terminal that was stopped, nor disturb a shell that
+/// runs this program in the background.
+bool can_draw_now();
 /// Erases the bar, if there is one.
 void clear_bar();
+/// Erases the bar, and writes results to the terminal `fd`. Returns what ::write() returns.
+ssize_t write_results(int fd, std::string_view bytes);
 
 /// Writes "<program>: <kind>: <text>" and a line end to standard error. The kind, e.g. "error", has
 /// its colour.

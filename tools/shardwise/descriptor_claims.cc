@@ -8,7 +8,7 @@ namespace shardwise::tools {
 void check_descriptor_claims(const Index& index, const std::vector<WidsDescriptor>& descriptors,
                              const RemoteAccess& remote, bool md5, bool quiet) {
   if (descriptors.empty()) return;
-  Progress progress("checking md5", Unit::kBytes, quiet);
+  Progress progress("checking the descriptor", Unit::kBytes, quiet);
   WidsDescriptor::CheckOptions options;
   options.md5 = md5;
   options.remote = remote;

@@ -29,7 +29,7 @@ struct ExportOptions {
 };
 
 void export_wids(const Index& index, const ExportOptions& options) {
-  Progress progress("reading for md5", Unit::kBytes, options.first_use.quiet);
+  Progress progress("exporting", Unit::kBytes, options.first_use.quiet);
   WidsDescriptor::ExportOptions wids;
   wids.name = options.name;
   wids.md5 = options.md5;

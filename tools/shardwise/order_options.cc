@@ -12,6 +12,7 @@
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "cache_options.h"
 #include "fetch_options.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
@@ -20,7 +21,6 @@
 #include "order/checkpoint_format.h"
 #include "order/fields.h"
 #include "output.h"
-#include "progress.h"
 #include "skip_file.h"
 #include "token_file.h"
 
@@ -332,12 +332,7 @@ MixedDataset open_data(const OrderArguments& arguments, const std::string& index
   if (indexes.empty()) indexes = {index};
   std::vector<Dataset> parts;
   for (const std::string& name : indexes) {
-    Dataset part = open(name);
-    if (arguments.where) {
-      const Progress progress("selecting", Unit::kSamples, quiet);
-      part = part.where(*arguments.where);
-    }
-    parts.push_back(std::move(part));
+    parts.push_back(selected(open(name), arguments.where, quiet));
   }
   return MixedDataset(std::move(parts));
 }

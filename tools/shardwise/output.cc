@@ -42,9 +42,10 @@ bool Output::is_terminal() const { return tools::is_terminal(fd_); }
 std::size_t Output::width() const { return terminal_width(fd_); }
 
 void Output::write_through(std::string_view bytes) {
-  if (!bytes.empty() && is_terminal()) clear_bar();
+  const bool terminal = is_terminal();
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    const ssize_t n =
+        terminal ? write_results(fd_, bytes) : ::write(fd_, bytes.data(), bytes.size());
     if (n >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(n));
     } else if (errno == EINTR) {

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 #include "base/text.h"
 #include "console.h"
+#include "shardwise/base/error.h"
 
 namespace shardwise::tools {
 namespace {
@@ -45,8 +47,8 @@ std::string time_so_far(double seconds) { return clock_text(std::floor(seconds))
 
 std::string time_left(const ProgressState& state) {
   const double part = fraction(state);
-  if (part <= 0 || state.seconds < kShortestSeconds) return "-:-- left";
-  if (part >= 1) return time_so_far(state.seconds);
+  if (state.seconds < kShortestSeconds) return "-:-- left";
+  if (part <= 0 || part >= 1) return time_so_far(state.seconds);
   return clock_text(std::ceil(state.seconds * (1 - part) / part)) + " left";
 }
 
@@ -90,7 +92,12 @@ Progress::Progress(std::string verb, Unit unit, bool quiet)
       quiet_(quiet),
       state_{.unit = unit, .detail = ""},
       drawn_at_(terminal_ ? Clock::time_point() : start_) {
-  if (terminal_ && !quiet_) thread_.start([this] { draw_while_idle(); }, "progress");
+  if (!terminal_ || quiet_) return;
+  try {
+    thread_.start([this] { draw_while_idle(); }, "progress");
+  } catch (const Error&) {
+    // Without the thread, only updates draw the bar.
+  }
 }
 
 Progress::~Progress() {
@@ -118,7 +125,7 @@ void Progress::update(std::uint64_t done, std::uint64_t total,
   if (is_due) draw(now);
 }
 
-void Progress::draw_while_idle() {
+void Progress::draw_while_idle() try {
   const Lock lock(mutex_);
   Clock::time_point due = start_ + kIdleInterval;
   while (!ended_) {
@@ -126,9 +133,11 @@ void Progress::draw_while_idle() {
     const Clock::time_point now = Clock::now();
     due = std::max(due, drawn_at_ + kIdleInterval);
     if (now < due) continue;
-    if (!ended_ && !cleared_) draw(now);
+    if (!ended_ && !cleared_ && can_draw_now()) draw(now);
     due = now + kIdleInterval;
   }
+} catch (const std::bad_alloc&) {
+  // The thread that does the work reports it.
 }
 
 void Progress::draw(Clock::time_point now) {
@@ -151,6 +160,7 @@ ProgressCallback Progress::of_bytes() {
 void Progress::clear() {
   const Lock lock(mutex_);
   cleared_ = true;
+  if (terminal_) drawn_at_ = {};
   if (terminal_ && !quiet_) clear_bar();
 }
 

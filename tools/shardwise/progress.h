@@ -24,7 +24,7 @@ struct ProgressState {
   std::string detail;  ///< e.g. "12 of 100 shards"; may be empty
 };
 
-// A part that is done entirely has "0:12 so far" instead of the time left.
+// If nothing is left, or if the time left is unknown, the texts have "0:12 so far" instead.
 
 /// Returns e.g. "[=====>    ]  45 %  1.2 GiB/s  0:12 left  12 of 100 shards", with at most `width`
 /// columns.
@@ -41,7 +41,6 @@ std::string time_line(std::string_view verb, double seconds);
 /// every second on a terminal. Threads: any.
 class Progress {
  public:
-  /// Errors: kIo if the system cannot start another thread.
   Progress(std::string verb, Unit unit, bool quiet);
   /// Erases the bar.
   ~Progress();

@@ -154,10 +154,8 @@ void run(const QueryOptions& options, Output& out) {
     columns.push_back({escaped(name), Align::kByContent});
   }
   Table table(out, std::move(columns), options.header && !options.json);
-  Progress progress("querying", Unit::kSamples, options.first_use.quiet);
-  bool has_row = query.next();
-  progress.clear();
-  for (; has_row; has_row = query.next()) {
+  const Progress progress("querying", Unit::kSamples, options.first_use.quiet);
+  while (query.next()) {
     throw_if_interrupted();
     if (options.json) {
       print_json_row(query, names, out);

@@ -65,8 +65,8 @@ void run(const RepackArguments& options, Output& out) {
                               Dataset::Access::kMap, options.cache, /*allow_part=*/false,
                               interrupt_token(), /*wait_for_whole_shards=*/true);
   check_servers(options.cache.fetching, urls_of(data.index()), first_use.quiet);
+  data = selected(std::move(data), options.where, first_use.quiet);
   Progress progress("repacking", Unit::kSamples, first_use.quiet);
-  if (options.where) data = data.where(*options.where);
   Repacking::Options how = options.how;
   how.cancel = interrupt_token();
   how.progress = [&](const shardwise::Progress& at) {
