@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/url.h"
 #include "data/dataset_access.h"
@@ -21,6 +22,10 @@ constexpr std::uint64_t kMaxPageGap = std::uint64_t{32} * 1024;
 /// By default the kernel's read-ahead limit is 128 KiB. The kernel may ignore the part of a request
 /// that exceeds the limit.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{128} * 1024;
+/// The most pieces of a shard: 2 TiB.
+constexpr std::uint64_t kPiecesInShard = std::uint64_t{1} << 24;
+/// After this many parts of ranges, it is decided again whether whole pieces are requested.
+constexpr std::size_t kPartsToDecide = 2048;
 
 std::uint64_t page_bytes() noexcept {
   static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -28,6 +33,23 @@ std::uint64_t page_bytes() noexcept {
 }
 
 }  // namespace
+
+bool PageRequest::RecentPieces::add(std::uint64_t piece) {
+  if (!pieces_.insert(piece).second) return false;
+  if (in_order_.size() < kMaxPieces) {
+    in_order_.push_back(piece);
+  } else {
+    pieces_.erase(std::exchange(in_order_[next_], piece));
+    next_ = (next_ + 1) % kMaxPieces;
+  }
+  return true;
+}
+
+void PageRequest::RecentPieces::clear() {
+  pieces_.clear();
+  in_order_.clear();
+  next_ = 0;
+}
 
 std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
   const Index& index = data_.index();
@@ -57,7 +79,7 @@ std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
     for (; i < numbers_.size() && numbers_[i] < end; ++i) {
       if (shard) add_ranges(*shard, numbers_[i]);
     }
-    if (shard) bytes += send_ranges(*shard);
+    if (shard) bytes += send_ranges(number, *shard);
   }
   for (const auto& side : DatasetAccess::joins(data_)) bytes += send_joined(*side, samples);
   return bytes;
@@ -103,7 +125,7 @@ void PageRequest::add_ranges(const OpenShard& shard, std::uint64_t number) {
   }
 }
 
-std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
+std::uint64_t PageRequest::send_ranges(std::uint64_t number, const OpenShard& shard) {
   // Usually the ranges are already in order, but hard links may point anywhere.
   std::ranges::sort(ranges_, {}, &Range::begin);
   std::uint64_t bytes = 0;
@@ -111,15 +133,35 @@ std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
   for (std::span<const Range> left = ranges_; !left.empty();) {
     MergedRange whole = merge_ranges(left, kMaxPageGap, kAny);
     left = left.subspan(whole.count);
-    whole.begin -= whole.begin % page_bytes();
-    for (std::uint64_t at = whole.begin; at < whole.end; at += kPieceBytes) {
-      const std::uint64_t size = std::min(kPieceBytes, whole.end - at);
-      // If this fails, the bytes are only read later.
-      static_cast<void>(::madvise(const_cast<char*>(shard.data) + at, size, MADV_WILLNEED));
+    for (std::uint64_t at = whole.begin; at < whole.end;) {
+      const std::uint64_t end = std::min(whole.end, at - at % kPieceBytes + kPieceBytes);
+      bytes += send_piece(number, shard, {at, end});
+      at = end;
     }
-    bytes += whole.end - whole.begin;
   }
   return bytes;
+}
+
+std::uint64_t PageRequest::send_piece(std::uint64_t number, const OpenShard& shard, Range part) {
+  if (num_parts_ == kPartsToDecide) {
+    const bool whole = num_repeats_ >= kPartsToDecide / 4 * 3;
+    if (whole && !asks_whole_) recent_.clear();  // only parts of them were requested
+    asks_whole_ = whole;
+    num_parts_ = num_repeats_ = 0;
+  }
+  ++num_parts_;
+  const std::uint64_t piece = part.begin / kPieceBytes;
+  const bool is_repeat = !recent_.add(number * kPiecesInShard + piece);
+  num_repeats_ += is_repeat ? 1 : 0;
+  if (asks_whole_) {
+    if (is_repeat) return 0;
+    part = {piece * kPieceBytes, std::min((piece + 1) * kPieceBytes, shard.size_bytes())};
+  }
+  part.begin -= part.begin % page_bytes();
+  // If this fails, the bytes are only read later.
+  static_cast<void>(
+      ::madvise(const_cast<char*>(shard.data) + part.begin, part.end - part.begin, MADV_WILLNEED));
+  return part.end - part.begin;
 }
 
 }  // namespace shardwise::detail

@@ -4,6 +4,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "data/open_shard.h"
@@ -17,22 +19,26 @@ struct JoinSide;
 
 /// Asks the kernel to read samples' bytes into the page cache, without waiting for them.
 ///
+/// If small samples are read in an order that is random only within parts of a shard, it requests
+/// the whole parts, once each. A disk reads these much faster than single samples.
+///
 /// Works only on mapped shards. A local shard is opened for this purpose if few other shards are
 /// needed at the same time. A shard in a ShardCache is not opened. This class never fetches shards.
 /// Threads: one.
 class SHARDWISE_EXPORT PageRequest {
  public:
   /// @param fields  the fields that will be read; nullopt means all fields.
-  /// REQUIRES: `data` and `fields` outlive this object.
-  PageRequest(const Dataset& data, const std::optional<std::vector<std::string>>& fields)
-      : data_(data), fields_(fields) {}
+  PageRequest(Dataset data, std::optional<std::vector<std::string>> fields)
+      : data_(std::move(data)), fields_(std::move(fields)) {}
 
   /// Requests the bytes of these samples, and merges nearby ranges. Ignores failed requests,
   /// because the reader of the sample will get the error.
-  /// @return  the number of bytes requested.
+  /// @return  the number of bytes requested. Parts that recent calls requested do not count.
   /// Errors: OutOfRange.
-  /// Cost: one system call per range.
+  /// Cost: one system call per range, or per part.
   std::uint64_t send(std::span<const std::uint64_t> samples);
+  /// Whether whole parts of shards are requested.
+  [[nodiscard]] bool asks_whole() const noexcept { return asks_whole_; }
 
  private:
   /// A range of bytes in a shard.
@@ -41,17 +47,39 @@ class SHARDWISE_EXPORT PageRequest {
     std::uint64_t end = 0;
   };
 
+  /// The pieces of kPieceBytes that were requested last. A piece's number includes its shard's.
+  class RecentPieces {
+   public:
+    /// Adds a piece. Returns false if it is already one of the last kMaxPieces.
+    bool add(std::uint64_t piece);
+    void clear();
+
+   private:
+    /// Two windows of the default order have as many pieces if a sample has 16 KB.
+    static constexpr std::size_t kMaxPieces = 4096;
+
+    std::unordered_set<std::uint64_t> pieces_;
+    std::vector<std::uint64_t> in_order_;  // a ring, whose oldest piece is at next_
+    std::size_t next_ = 0;
+  };
+
   [[nodiscard]] ShardHandle<OpenShard> open(std::uint64_t shard, bool may_open) const;
   void add_ranges(const OpenShard& shard, std::uint64_t number);
-  [[nodiscard]] std::uint64_t send_ranges(const OpenShard& shard);
+  [[nodiscard]] std::uint64_t send_ranges(std::uint64_t number, const OpenShard& shard);
+  /// Requests a part of a range, which lies in one piece, or that whole piece. Returns the bytes.
+  std::uint64_t send_piece(std::uint64_t number, const OpenShard& shard, Range part);
   [[nodiscard]] std::uint64_t send_joined(const JoinSide& side,
                                           std::span<const std::uint64_t> samples) const;
 
-  const Dataset& data_;
-  const std::optional<std::vector<std::string>>& fields_;
+  Dataset data_;
+  std::optional<std::vector<std::string>> fields_;
   std::vector<std::uint64_t> numbers_;  // numbers of the samples in the index
   std::vector<std::uint32_t> wanted_;   // numbers of fields_ in the current shard
   std::vector<Range> ranges_;           // ranges in the current shard
+  RecentPieces recent_;
+  bool asks_whole_ = false;      // whether whole pieces are requested
+  std::size_t num_parts_ = 0;    // calls of send_piece() since asks_whole_ was decided
+  std::size_t num_repeats_ = 0;  // those of a recent piece
 };
 
 }  // namespace shardwise::detail

@@ -2,9 +2,9 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <utility>
 
-#include "data/page_request.h"
 #include "loader/read_fields.h"
 
 namespace shardwise::detail {
@@ -35,7 +35,11 @@ thread_local constinit std::int64_t reads_before = 0;
 
 ReadAheadSource::ReadAheadSource(Engine::Source source, MixedDataset data,
                                  std::span<const Column> columns)
-    : source_(std::move(source)), data_(std::move(data)), fields_(whole_fields(columns)) {}
+    : source_(std::move(source)), data_(std::move(data)) {
+  for (std::size_t part = 0; part < data_.num_parts(); ++part) {
+    requests_.emplace_back(data_.part(part), whole_fields(columns));
+  }
+}
 
 std::optional<BatchPlan> ReadAheadSource::operator()() {
   look();
@@ -88,7 +92,7 @@ void ReadAheadSource::plan_one() {
 std::uint64_t ReadAheadSource::ask(const BatchPlan& plan) {
   std::uint64_t bytes = 0;
   if (data_.num_parts() == 1) {
-    bytes = PageRequest(data_.part(0), fields_).send(plan.samples);
+    bytes = requests_[0].send(plan.samples);
   } else {
     std::vector<std::vector<std::uint64_t>> samples(data_.num_parts());
     for (const std::uint64_t sample : plan.samples) {
@@ -96,10 +100,12 @@ std::uint64_t ReadAheadSource::ask(const BatchPlan& plan) {
       samples[part].push_back(sample - data_.first_sample(part));
     }
     for (std::size_t part = 0; part < samples.size(); ++part) {
-      bytes += PageRequest(data_.part(part), fields_).send(samples[part]);
+      bytes += requests_[part].send(samples[part]);
     }
   }
   const bool was_in_vain = std::exchange(reads_before, disk_reads_of_thread()) == reads_before;
+  // Samples of parts that were requested before say nothing about the page cache.
+  if (bytes == 0 && std::ranges::any_of(requests_, &PageRequest::asks_whole)) return 0;
   asked_in_vain_ = was_in_vain ? asked_in_vain_ + plan.samples.size() : 0;
   if (asked_in_vain_ >= kMaxInVain) is_asking_ = false;
   return bytes;

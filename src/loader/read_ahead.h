@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "data/page_request.h"
 #include "loader/engine.h"
 #include "shardwise/base/export.h"
 #include "shardwise/data/mixed_dataset.h"
@@ -51,9 +52,8 @@ class SHARDWISE_EXPORT ReadAheadSource {
 
   const Engine::Source source_;
   const MixedDataset data_;
-  std::optional<std::vector<std::string>> fields_;  // fields that the columns read; nullopt means
-                                                    // any field
-  std::deque<Asked> plans_;                         // plans not yet handed out
+  std::vector<PageRequest> requests_;  // for each part of the data
+  std::deque<Asked> plans_;            // plans not yet handed out
   std::size_t rows_since_look_ = 0;
   bool is_asking_ = true;
   std::size_t asked_in_vain_ = 0;  // consecutive samples that were already in memory

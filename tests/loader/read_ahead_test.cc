@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <thread>
 
@@ -111,6 +113,54 @@ TEST(PageRequestTest, OnlyTheFieldsThatAreReadComeIntoThePageCache) {
   const Names any;
   EXPECT_GT(PageRequest(data, any).send(samples), 4 * kFieldBytes);
   while (!first.is_there(first.field('a', 2))) std::this_thread::yield();
+}
+
+/// Requests all samples in a random order, 50 at a time. Returns the number of bytes requested.
+std::uint64_t send_in_random_order(PageRequest& request, std::uint64_t num_samples) {
+  std::vector<std::uint64_t> samples(num_samples);
+  std::iota(samples.begin(), samples.end(), std::uint64_t{0});
+  std::ranges::shuffle(samples, std::mt19937_64(1));
+  std::uint64_t bytes = 0;
+  for (std::size_t at = 0; at < samples.size(); at += 50) {
+    bytes += request.send(
+        std::span(samples).subspan(at, std::min<std::size_t>(50, samples.size() - at)));
+  }
+  return bytes;
+}
+
+TEST(PageRequestTest, SmallSamplesNearEachOtherAreRequestedInWholePieces) {
+  const test::TempDir dir;
+  const std::vector<test::Fields> samples(4000, {{"a", std::string(1500, 'a')}});
+  const Dataset data = test::make_dataset(dir, "small", samples, 2000);
+  PageRequest request(data, Names());
+  EXPECT_FALSE(request.asks_whole());
+  EXPECT_GT(send_in_random_order(request, samples.size()), 0U);
+  EXPECT_TRUE(request.asks_whole());
+  EXPECT_EQ(send_in_random_order(request, samples.size()), 0U) << "requested before";
+}
+
+TEST(PageRequestTest, SmallSamplesFarFromEachOtherAreRequestedOneByOne) {
+  constexpr std::size_t kSamples = 2100, kLargeBytes = 200'192;
+  const test::TempDir dir;
+  {
+    File file = File::open_or_create(dir / "far.tar");
+    std::uint64_t offset = 0;
+    for (std::size_t i = 0; i < kSamples; ++i) {
+      const std::string key = std::to_string(i);
+      // The file has a hole in the place of the large field.
+      const std::string headers = test::TarBuilder().file(key + ".a", "a").bytes() +
+                                  test::TarBuilder::header(key + ".b", '0', kLargeBytes);
+      file.write_at(offset, headers);
+      offset += headers.size() + kLargeBytes;
+    }
+    file.write_at(offset, std::string(1024, '\0'));
+  }
+  build_index(dir / "far.idx", {dir / "far.tar"});
+  PageRequest request(Dataset::open(dir / "far.idx"), std::vector<std::string>{"a"});
+  EXPECT_LE(send_in_random_order(request, kSamples),
+            kSamples * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)))
+      << "at most a page each";
+  EXPECT_FALSE(request.asks_whole());
 }
 
 TEST(PageRequestTest, AViewIsAskedForByItsOwnNumbers) {
