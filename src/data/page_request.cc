@@ -24,25 +24,33 @@ constexpr std::uint64_t kMaxPageGap = std::uint64_t{32} * 1024;
 constexpr std::uint64_t kPieceBytes = std::uint64_t{128} * 1024;
 /// The most pieces of a shard: 2 TiB.
 constexpr std::uint64_t kPiecesInShard = std::uint64_t{1} << 24;
-/// After this many parts of ranges, it is decided again whether whole pieces are requested.
-constexpr std::size_t kPartsToDecide = 2048;
+/// After this many pieces of ranges, it is decided again whether whole pieces are requested.
+constexpr std::size_t kPiecesToDecide = 2048;
 
 std::uint64_t page_bytes() noexcept {
   static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   return bytes;
 }
 
+/// If this fails, the bytes are only read later.
+void will_need(const OpenShard& shard, std::uint64_t at, std::uint64_t size) noexcept {
+  static_cast<void>(::madvise(const_cast<char*>(shard.data) + at, size, MADV_WILLNEED));
+}
+
 }  // namespace
 
-bool PageRequest::RecentPieces::add(std::uint64_t piece) {
-  if (!pieces_.insert(piece).second) return false;
+bool& PageRequest::RecentPieces::at(std::uint64_t piece, bool& is_new) {
+  const auto [place, inserted] = pieces_.try_emplace(piece, false);
+  is_new = inserted;
+  bool& is_whole = place->second;
+  if (!inserted) return is_whole;
   if (in_order_.size() < kMaxPieces) {
     in_order_.push_back(piece);
   } else {
     pieces_.erase(std::exchange(in_order_[next_], piece));
     next_ = (next_ + 1) % kMaxPieces;
   }
-  return true;
+  return is_whole;
 }
 
 void PageRequest::RecentPieces::clear() {
@@ -133,35 +141,40 @@ std::uint64_t PageRequest::send_ranges(std::uint64_t number, const OpenShard& sh
   for (std::span<const Range> left = ranges_; !left.empty();) {
     MergedRange whole = merge_ranges(left, kMaxPageGap, kAny);
     left = left.subspan(whole.count);
-    for (std::uint64_t at = whole.begin; at < whole.end;) {
-      const std::uint64_t end = std::min(whole.end, at - at % kPieceBytes + kPieceBytes);
-      bytes += send_piece(number, shard, {at, end});
-      at = end;
+    bytes += send_pieces(number, shard, {whole.begin, whole.end});
+    if (asks_whole_) continue;
+    whole.begin -= whole.begin % page_bytes();
+    for (std::uint64_t at = whole.begin; at < whole.end; at += kPieceBytes) {
+      will_need(shard, at, std::min(kPieceBytes, whole.end - at));
     }
+    bytes += whole.end - whole.begin;
   }
   return bytes;
 }
 
-std::uint64_t PageRequest::send_piece(std::uint64_t number, const OpenShard& shard, Range part) {
-  if (num_parts_ == kPartsToDecide) {
-    const bool whole = num_repeats_ >= kPartsToDecide / 4 * 3;
-    if (whole && !asks_whole_) recent_.clear();  // only parts of them were requested
-    asks_whole_ = whole;
-    num_parts_ = num_repeats_ = 0;
+std::uint64_t PageRequest::send_pieces(std::uint64_t number, const OpenShard& shard, Range range) {
+  if (num_seen_ >= kPiecesToDecide) decide();
+  std::uint64_t bytes = 0;
+  for (std::uint64_t piece = range.begin / kPieceBytes; piece * kPieceBytes < range.end; ++piece) {
+    bool is_new = false;
+    bool& is_whole = recent_.at(number * kPiecesInShard + piece, is_new);
+    ++num_seen_;
+    num_repeats_ += is_new ? 0 : 1;
+    if (!asks_whole_ || is_whole) continue;
+    is_whole = true;
+    const std::uint64_t at = piece * kPieceBytes;
+    const std::uint64_t size = std::min(kPieceBytes, shard.size_bytes() - at);
+    will_need(shard, at, size);
+    bytes += size;
   }
-  ++num_parts_;
-  const std::uint64_t piece = part.begin / kPieceBytes;
-  const bool is_repeat = !recent_.add(number * kPiecesInShard + piece);
-  num_repeats_ += is_repeat ? 1 : 0;
-  if (asks_whole_) {
-    if (is_repeat) return 0;
-    part = {piece * kPieceBytes, std::min((piece + 1) * kPieceBytes, shard.size_bytes())};
-  }
-  part.begin -= part.begin % page_bytes();
-  // If this fails, the bytes are only read later.
-  static_cast<void>(
-      ::madvise(const_cast<char*>(shard.data) + part.begin, part.end - part.begin, MADV_WILLNEED));
-  return part.end - part.begin;
+  return bytes;
+}
+
+/// Begins to request whole pieces if most ranges are in a recent piece, and ends if few are. The
+/// limits differ, because a new window begins with pieces that are not recent.
+void PageRequest::decide() {
+  asks_whole_ = num_repeats_ >= (asks_whole_ ? num_seen_ / 8 : num_seen_ / 4 * 3);
+  num_seen_ = num_repeats_ = 0;
 }
 
 }  // namespace shardwise::detail

@@ -4,7 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -39,6 +39,8 @@ class SHARDWISE_EXPORT PageRequest {
   std::uint64_t send(std::span<const std::uint64_t> samples);
   /// Whether whole parts of shards are requested.
   [[nodiscard]] bool asks_whole() const noexcept { return asks_whole_; }
+  /// Forgets what was requested, because the kernel may have evicted it.
+  void forget() { recent_.clear(); }
 
  private:
   /// A range of bytes in a shard.
@@ -47,18 +49,18 @@ class SHARDWISE_EXPORT PageRequest {
     std::uint64_t end = 0;
   };
 
-  /// The pieces of kPieceBytes that were requested last. A piece's number includes its shard's.
+  /// The pieces of kPieceBytes that the last ranges were in. A piece's number includes its shard's.
   class RecentPieces {
    public:
-    /// Adds a piece. Returns false if it is already one of the last kMaxPieces.
-    bool add(std::uint64_t piece);
+    /// Returns whether the piece was requested as a whole, which the caller may change. Adds a new piece.
+    bool& at(std::uint64_t piece, bool& is_new);
     void clear();
 
    private:
-    /// Two windows of the default order have as many pieces if a sample has 16 KB.
-    static constexpr std::size_t kMaxPieces = 4096;
+    /// A window of the default order has as many pieces if a sample has 16 KB.
+    static constexpr std::size_t kMaxPieces = 8192;
 
-    std::unordered_set<std::uint64_t> pieces_;
+    std::unordered_map<std::uint64_t, bool> pieces_;
     std::vector<std::uint64_t> in_order_;  // a ring, whose oldest piece is at next_
     std::size_t next_ = 0;
   };
@@ -66,8 +68,10 @@ class SHARDWISE_EXPORT PageRequest {
   [[nodiscard]] ShardHandle<OpenShard> open(std::uint64_t shard, bool may_open) const;
   void add_ranges(const OpenShard& shard, std::uint64_t number);
   [[nodiscard]] std::uint64_t send_ranges(std::uint64_t number, const OpenShard& shard);
-  /// Requests a part of a range, which lies in one piece, or that whole piece. Returns the bytes.
-  std::uint64_t send_piece(std::uint64_t number, const OpenShard& shard, Range part);
+  /// Notes the pieces of a range. If whole pieces are requested, requests those that were not yet,
+  /// and returns their bytes.
+  std::uint64_t send_pieces(std::uint64_t number, const OpenShard& shard, Range range);
+  void decide();
   [[nodiscard]] std::uint64_t send_joined(const JoinSide& side,
                                           std::span<const std::uint64_t> samples) const;
 
@@ -78,8 +82,8 @@ class SHARDWISE_EXPORT PageRequest {
   std::vector<Range> ranges_;           // ranges in the current shard
   RecentPieces recent_;
   bool asks_whole_ = false;      // whether whole pieces are requested
-  std::size_t num_parts_ = 0;    // calls of send_piece() since asks_whole_ was decided
-  std::size_t num_repeats_ = 0;  // those of a recent piece
+  std::size_t num_seen_ = 0;     // pieces of ranges since the last decision on asks_whole_
+  std::size_t num_repeats_ = 0;  // those that were recent
 };
 
 }  // namespace shardwise::detail

@@ -2,9 +2,9 @@
 
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <utility>
 
+#include "base/fork.h"
 #include "loader/read_fields.h"
 
 namespace shardwise::detail {
@@ -20,6 +20,9 @@ constexpr std::size_t kRowsALook = 64;
 /// is larger than a usual chunk, because reading the first samples of a chunk may bring the whole
 /// chunk into memory.
 constexpr std::size_t kMaxInVain = 2048;
+/// Samples of pieces that were requested before say little about the page cache. This many of them
+/// count as one.
+constexpr std::size_t kSkippedForOne = 16;
 
 /// Returns a number that grows when this thread reads from disk, or waits for a read by another.
 std::int64_t disk_reads_of_thread() noexcept {
@@ -35,9 +38,14 @@ thread_local constinit std::int64_t reads_before = 0;
 
 ReadAheadSource::ReadAheadSource(Engine::Source source, MixedDataset data,
                                  std::span<const Column> columns)
-    : source_(std::move(source)), data_(std::move(data)) {
+    : source_(std::move(source)),
+      data_(std::move(data)),
+      requests_(new std::vector<PageRequest>,
+                [here = process_generation()](const std::vector<PageRequest>* requests) {
+                  if (process_generation() == here) delete requests;
+                }) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
-    requests_.emplace_back(data_.part(part), whole_fields(columns));
+    requests_->emplace_back(data_.part(part), whole_fields(columns));
   }
 }
 
@@ -67,7 +75,9 @@ void ReadAheadSource::look() {
   if (!is_asking_ && rows_since_look_ < kRowsALook) return;
   rows_since_look_ = 0;
   if (std::exchange(reads_before, disk_reads_of_thread()) == reads_before) return;
-  is_asking_ = true;
+  if (!std::exchange(is_asking_, true)) {
+    for (PageRequest& request : *requests_) request.forget();
+  }
   asked_in_vain_ = 0;
 }
 
@@ -92,7 +102,7 @@ void ReadAheadSource::plan_one() {
 std::uint64_t ReadAheadSource::ask(const BatchPlan& plan) {
   std::uint64_t bytes = 0;
   if (data_.num_parts() == 1) {
-    bytes = requests_[0].send(plan.samples);
+    bytes = requests_->front().send(plan.samples);
   } else {
     std::vector<std::vector<std::uint64_t>> samples(data_.num_parts());
     for (const std::uint64_t sample : plan.samples) {
@@ -100,13 +110,15 @@ std::uint64_t ReadAheadSource::ask(const BatchPlan& plan) {
       samples[part].push_back(sample - data_.first_sample(part));
     }
     for (std::size_t part = 0; part < samples.size(); ++part) {
-      bytes += requests_[part].send(samples[part]);
+      bytes += (*requests_)[part].send(samples[part]);
     }
   }
   const bool was_in_vain = std::exchange(reads_before, disk_reads_of_thread()) == reads_before;
-  // Samples of parts that were requested before say nothing about the page cache.
-  if (bytes == 0 && std::ranges::any_of(requests_, &PageRequest::asks_whole)) return 0;
-  asked_in_vain_ = was_in_vain ? asked_in_vain_ + plan.samples.size() : 0;
+  if (bytes == 0) {
+    asked_in_vain_ += (plan.samples.size() + kSkippedForOne - 1) / kSkippedForOne;
+  } else {
+    asked_in_vain_ = was_in_vain ? asked_in_vain_ + plan.samples.size() : 0;
+  }
   if (asked_in_vain_ >= kMaxInVain) is_asking_ = false;
   return bytes;
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -52,8 +53,10 @@ class SHARDWISE_EXPORT ReadAheadSource {
 
   const Engine::Source source_;
   const MixedDataset data_;
-  std::vector<PageRequest> requests_;  // for each part of the data
-  std::deque<Asked> plans_;            // plans not yet handed out
+  // One for each part of the data. Not freed in a forked child, where another thread of the parent
+  // may have been changing them.
+  std::shared_ptr<std::vector<PageRequest>> requests_;
+  std::deque<Asked> plans_;  // plans not yet handed out
   std::size_t rows_since_look_ = 0;
   bool is_asking_ = true;
   std::size_t asked_in_vain_ = 0;  // consecutive samples that were already in memory

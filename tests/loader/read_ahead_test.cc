@@ -130,13 +130,17 @@ std::uint64_t send_in_random_order(PageRequest& request, std::uint64_t num_sampl
 
 TEST(PageRequestTest, SmallSamplesNearEachOtherAreRequestedInWholePieces) {
   const test::TempDir dir;
-  const std::vector<test::Fields> samples(4000, {{"a", std::string(1500, 'a')}});
-  const Dataset data = test::make_dataset(dir, "small", samples, 2000);
+  // As many pieces as a window of the default order, whose first samples are all in new pieces.
+  const std::vector<test::Fields> samples(64'000, {{"a", std::string(1500, 'a')}});
+  const Dataset data = test::make_dataset(dir, "small", samples, 32'000);
   PageRequest request(data, Names());
   EXPECT_FALSE(request.asks_whole());
   EXPECT_GT(send_in_random_order(request, samples.size()), 0U);
   EXPECT_TRUE(request.asks_whole());
   EXPECT_EQ(send_in_random_order(request, samples.size()), 0U) << "requested before";
+  EXPECT_TRUE(request.asks_whole());
+  request.forget();
+  EXPECT_GT(send_in_random_order(request, samples.size()), 0U);
 }
 
 TEST(PageRequestTest, SmallSamplesFarFromEachOtherAreRequestedOneByOne) {
