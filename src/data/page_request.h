@@ -20,7 +20,7 @@ struct JoinSide;
 /// Asks the kernel to read samples' bytes into the page cache, without waiting for them.
 ///
 /// If small samples are read in an order that is random only within parts of a shard, it requests
-/// the whole parts, once each. A disk reads these much faster than single samples.
+/// whole pieces of 128 KiB, once each. A disk reads these much faster than single samples.
 ///
 /// Works only on mapped shards. A local shard is opened for this purpose if few other shards are
 /// needed at the same time. A shard in a ShardCache is not opened. This class never fetches shards.
@@ -33,11 +33,11 @@ class SHARDWISE_EXPORT PageRequest {
 
   /// Requests the bytes of these samples, and merges nearby ranges. Ignores failed requests,
   /// because the reader of the sample will get the error.
-  /// @return  the number of bytes requested. Parts that recent calls requested do not count.
+  /// @return  the number of bytes requested. Pieces that recent calls requested do not count.
   /// Errors: OutOfRange.
-  /// Cost: one system call per range, or per part.
+  /// Cost: one system call per range or per piece, and a look-up per piece.
   std::uint64_t send(std::span<const std::uint64_t> samples);
-  /// Whether whole parts of shards are requested.
+  /// Whether whole pieces are requested.
   [[nodiscard]] bool asks_whole() const noexcept { return asks_whole_; }
   /// Forgets what was requested, because the kernel may have evicted it.
   void forget() { recent_.clear(); }
@@ -52,7 +52,8 @@ class SHARDWISE_EXPORT PageRequest {
   /// The pieces of kPieceBytes that the last ranges were in. A piece's number includes its shard's.
   class RecentPieces {
    public:
-    /// Returns whether the piece was requested as a whole, which the caller may change. Adds a new piece.
+    /// Returns whether the piece was requested as a whole, which the caller may change. Adds the
+    /// piece if it is new.
     bool& at(std::uint64_t piece, bool& is_new);
     void clear();
 
