@@ -30,7 +30,7 @@ Reuse reuse_of(const ReusableIndex& donor, const Index::Shard& row, const Rescan
 /// Rescan if the old file still exists.
 /// Cost: one read of 512 bytes for each shard whose size and time match; two calls of stat(2) for
 ///   each shard found.
-/// @param options  those of the build; of these, accept_times and cancel.
+/// @param options  only accept_times and cancel are used.
 /// Errors: Cancelled.
 void recognise(const ReusableIndex& old, const BuildOptions& options, std::vector<Source>& sources,
                std::unordered_map<std::string, Index::Shard>& unnamed);

@@ -15,7 +15,7 @@ namespace shardwise::tools {
 namespace {
 
 constexpr std::chrono::milliseconds kBarInterval{100};
-constexpr std::chrono::milliseconds kLineInterval{10'000};
+constexpr std::chrono::seconds kLineInterval{10};
 /// The bar is drawn again after this time, even if there was no update.
 constexpr std::chrono::seconds kIdleInterval{1};
 /// The remaining time is estimated only after this many seconds.
@@ -82,10 +82,6 @@ std::string progress_line(std::string_view verb, const ProgressState& state) {
                      rate(state), time_left(state), state.detail.empty() ? "" : ", ", state.detail);
 }
 
-std::string time_line(std::string_view verb, double seconds) {
-  return fmt::format("{}: {}", verb, time_so_far(seconds));
-}
-
 Progress::Progress(std::string verb, Unit unit, bool quiet)
     : verb_(std::move(verb)),
       terminal_(is_terminal(STDERR_FILENO) && !is_dumb_terminal()),
@@ -149,7 +145,7 @@ void Progress::draw(Clock::time_point now) {
   if (!terminal_) return print_message(progress_line(verb_, state_));
   const std::size_t width = terminal_width(STDERR_FILENO);
   draw_bar(first_update_ ? progress_bar(verb_, state_, width)
-                         : cut(time_line(verb_, since(start_)), width));
+                         : cut(verb_ + ": " + time_so_far(since(start_)), width));
 }
 
 ProgressCallback Progress::of_bytes() {

@@ -33,9 +33,6 @@ std::string progress_bar(std::string_view verb, const ProgressState& state, std:
 /// Returns e.g. "indexing: 45 %, 1.2 GiB/s, 0:12 left, 12 of 100 shards".
 std::string progress_line(std::string_view verb, const ProgressState& state);
 
-/// Returns e.g. "indexing: 0:12 so far", for an operation that cannot tell how much it has done.
-std::string time_line(std::string_view verb, double seconds);
-
 /// Shows the progress of an operation on standard error: a bar on a terminal, a plain line every
 /// ten seconds elsewhere, nothing if quiet. If there is no update, a thread shows the time passed
 /// every second on a terminal. Threads: any.
@@ -70,7 +67,7 @@ class Progress {
 
   LongMutex mutex_;  // held while the bar is drawn, as a terminal may be slow
   std::condition_variable_any changed_;
-  // What the bar shows, except the time: done and detail belong to the same update.
+  // The state that is shown. Its numbers and its detail come from one update.
   ProgressState state_ SHARDWISE_GUARDED_BY(mutex_);
   // The work may begin long after start_, e.g. when all shards have been looked up.
   std::optional<Clock::time_point> first_update_ SHARDWISE_GUARDED_BY(mutex_);
