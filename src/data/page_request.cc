@@ -39,6 +39,26 @@ void will_need(const OpenShard& shard, std::uint64_t at, std::uint64_t size) noe
 
 }  // namespace
 
+PageRequest::PageRequest(Dataset data, std::optional<std::vector<std::string>> fields)
+    : data_(std::move(data)), fields_(std::move(fields)) {
+  for (const auto& side : DatasetAccess::joins(data_)) {
+    std::optional<std::vector<std::string>> originals;
+    if (fields_) {
+      originals.emplace();
+      for (const std::string& field : *fields_) {
+        if (auto original = side->original(field)) originals->push_back(*std::move(original));
+      }
+      if (originals->empty()) continue;
+    }
+    joined_.emplace_back(side, PageRequest(side->other, std::move(originals)));
+  }
+}
+
+void PageRequest::forget() {
+  recent_.clear();
+  for (auto& [side, request] : joined_) request.forget();
+}
+
 bool& PageRequest::RecentPieces::at(std::uint64_t piece, bool& is_new) {
   const auto [place, inserted] = pieces_.try_emplace(piece, false);
   is_new = inserted;
@@ -89,22 +109,9 @@ std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
     }
     if (shard) bytes += send_ranges(number, *shard);
   }
-  for (const auto& side : DatasetAccess::joins(data_)) bytes += send_joined(*side, samples);
+  for (auto& [side, request] : joined_)
+    bytes += request.send(side->matched(data_, samples).numbers);
   return bytes;
-}
-
-/// Requests the bytes of the samples of a joined dataset.
-std::uint64_t PageRequest::send_joined(const JoinSide& side,
-                                       std::span<const std::uint64_t> samples) const {
-  std::optional<std::vector<std::string>> fields;
-  if (fields_) {
-    fields.emplace();
-    for (const std::string& field : *fields_) {
-      if (auto original = side.original(field)) fields->push_back(*std::move(original));
-    }
-    if (fields->empty()) return 0;
-  }
-  return PageRequest(side.other, fields).send(side.matched(data_, samples).numbers);
 }
 
 /// Returns the shard if it is mapped, or can be mapped without a fetch; otherwise an empty handle.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,8 +29,7 @@ struct JoinSide;
 class SHARDWISE_EXPORT PageRequest {
  public:
   /// @param fields  the fields that will be read; nullopt means all fields.
-  PageRequest(Dataset data, std::optional<std::vector<std::string>> fields)
-      : data_(std::move(data)), fields_(std::move(fields)) {}
+  PageRequest(Dataset data, std::optional<std::vector<std::string>> fields);
 
   /// Requests the bytes of these samples, and merges nearby ranges. Ignores failed requests,
   /// because the reader of the sample will get the error.
@@ -40,7 +40,7 @@ class SHARDWISE_EXPORT PageRequest {
   /// Whether whole pieces are requested.
   [[nodiscard]] bool asks_whole() const noexcept { return asks_whole_; }
   /// Forgets what was requested, because the kernel may have evicted it.
-  void forget() { recent_.clear(); }
+  void forget();
 
  private:
   /// A range of bytes in a shard.
@@ -73,11 +73,11 @@ class SHARDWISE_EXPORT PageRequest {
   /// and returns their bytes.
   std::uint64_t send_pieces(std::uint64_t number, const OpenShard& shard, Range range);
   void decide();
-  [[nodiscard]] std::uint64_t send_joined(const JoinSide& side,
-                                          std::span<const std::uint64_t> samples) const;
 
   Dataset data_;
   std::optional<std::vector<std::string>> fields_;
+  // The joined datasets that have some of fields_, and the requests for their samples.
+  std::vector<std::pair<std::shared_ptr<const JoinSide>, PageRequest>> joined_;
   std::vector<std::uint64_t> numbers_;  // numbers of the samples in the index
   std::vector<std::uint32_t> wanted_;   // numbers of fields_ in the current shard
   std::vector<Range> ranges_;           // ranges in the current shard

@@ -230,16 +230,24 @@ WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys, const 
   BlockWriter entries(file, entries_offset);
   std::uint64_t bucket = 0;
   std::vector<std::uint64_t> in_bucket;
+  const auto sort_from = [&](std::size_t first) {
+    const auto begin = in_bucket.begin() + static_cast<std::ptrdiff_t>(first);
+    if (!std::is_sorted(begin, in_bucket.end())) std::sort(begin, in_bucket.end());
+  };
   const auto end_bucket = [&] {
+    sort_from(0);
     if (kept != nullptr) {
+      const std::size_t num_added = in_bucket.size();
       for (const std::uint64_t entry : kept->old.bucket(bucket)) {
         const std::uint64_t number = kept->new_number(entry & KeyIndex::kSampleMask);
         if (number != KeptKeys::kGone)
           in_bucket.push_back((entry & ~KeyIndex::kSampleMask) | number);
       }
-    }
-    if (!std::is_sorted(in_bucket.begin(), in_bucket.end())) {
-      std::sort(in_bucket.begin(), in_bucket.end());
+      // Usually in order already, and many if many shards have the same keys.
+      sort_from(num_added);
+      std::inplace_merge(in_bucket.begin(),
+                         in_bucket.begin() + static_cast<std::ptrdiff_t>(num_added),
+                         in_bucket.end());
     }
     starts.add(entries.size());
     for (const std::uint64_t entry : in_bucket) {

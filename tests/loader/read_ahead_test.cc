@@ -143,6 +143,19 @@ TEST(PageRequestTest, SmallSamplesNearEachOtherAreRequestedInWholePieces) {
   EXPECT_GT(send_in_random_order(request, samples.size()), 0U);
 }
 
+TEST(PageRequestTest, JoinedSamplesAreRequestedInWholePiecesToo) {
+  const test::TempDir dir;
+  const std::vector<test::Fields> pictures(64'000, {{"a", std::string(1, 'a')}});
+  const std::vector<test::Fields> texts(pictures.size(), {{"b", std::string(1500, 'b')}});
+  const Dataset first = test::make_dataset(dir, "pictures", pictures, 32'000);
+  const Dataset second = test::make_dataset(dir, "texts", texts, 32'000);
+  PageRequest request(first.join(second), std::vector<std::string>{"b"});
+  EXPECT_GT(send_in_random_order(request, pictures.size()), 0U);
+  EXPECT_EQ(send_in_random_order(request, pictures.size()), 0U) << "requested before";
+  request.forget();
+  EXPECT_GT(send_in_random_order(request, pictures.size()), 0U);
+}
+
 TEST(PageRequestTest, SmallSamplesFarFromEachOtherAreRequestedOneByOne) {
   constexpr std::size_t kSamples = 2100, kLargeBytes = 200'192;
   const test::TempDir dir;
