@@ -335,11 +335,14 @@ std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const 
   return members;
 }
 
-void Catalogue::validate() const {
+void Catalogue::validate(const CancelToken& cancel) const {
   const sqlite::Database db = sqlite::Database::over_bytes(bytes(), path_);
   sqlite::Statement check = db.prepare("PRAGMA quick_check(1)");
   if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite's check of the file failed");
-  for_first_rows<Index::Shard>(db, meta_.summary.num_shards, [&](auto&& row) { complete(row); });
+  for_first_rows<Index::Shard>(db, meta_.summary.num_shards, [&](auto&& row) {
+    cancel.throw_if_cancelled();
+    complete(row);
+  });
   for_first_rows<Index::Summary::Field>(db, meta_.num_fields, [](auto&&) {});
   for_first_rows<Index::SkippedMember>(db, meta_.summary.num_skipped, [](auto&&) {});
 }

@@ -11,6 +11,7 @@
 #include "base/fork.h"
 #include "base/mapped_file.h"
 #include "index/sqlite.h"
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/index.h"
 
@@ -64,8 +65,8 @@ class Catalogue {
   std::vector<Index::Summary::Field> fields() const;
   /// The first `limit` skipped members.
   std::vector<Index::SkippedMember> skipped(std::uint64_t limit) const;
-  /// Reads every row and page. Errors: CorruptIndex.
-  void validate() const;
+  /// Reads every row and page. Errors: CorruptIndex; Cancelled.
+  void validate(const CancelToken& cancel) const;
 
  private:
   // Parts of the constructor. They take no lock, because no other thread has a reference to this

@@ -272,8 +272,7 @@ std::vector<Index::SkippedMember> Index::skipped(std::uint64_t limit) const {
 void Index::validate(const CancelToken& cancel,
                      const std::function<void(std::uint64_t samples_done)>& progress) const {
   const IndexFiles& files = impl_->records();
-  files.check_sections([&](std::uint64_t shard, const SegmentView& view) {
-    cancel.throw_if_cancelled();
+  files.check_sections(cancel, [&](std::uint64_t shard, const SegmentView& view) {
     for (std::uint32_t i = 0; i < view.num_samples(); ++i) {
       if (!files.keys().has(hash64(view.key(i)), first_sample(shard) + i)) {
         files.damaged("shard " + std::to_string(shard) + ": a key is not found");

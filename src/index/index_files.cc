@@ -96,11 +96,13 @@ void IndexFiles::require_intact_keys() const {
 }
 
 void IndexFiles::check_sections(
+    const CancelToken& cancel,
     const std::function<void(std::uint64_t shard, const SegmentView& segment)>& check) const {
-  catalogue_->validate();
+  catalogue_->validate(cancel);
   require_intact_keys();
   Hasher128 segments;
   for (std::uint64_t shard = 0; shard < header().num_shards; ++shard) {
+    cancel.throw_if_cancelled();
     const Index::Shard row = catalogue_->shard(shard);
     const SegmentView view = segment(shard, row.segment_checksum);
     if (!view.fits_shard(row.expanded_bytes)) {

@@ -11,6 +11,7 @@
 #include "index/key_index.h"
 #include "index/offset_table.h"
 #include "index/table_view.h"
+#include "shardwise/base/cancel.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise {
@@ -46,9 +47,10 @@ class IndexFiles {
   /// Checks the parts that opening does not check: every page of the catalogue, every segment, and
   /// the key section.
   /// @param check  called with each shard's number and segment; may be null.
-  /// Errors: CorruptIndex.
+  /// Errors: CorruptIndex; Cancelled.
   /// Cost: reads all of both files.
   void check_sections(
+      const CancelToken& cancel,
       const std::function<void(std::uint64_t shard, const SegmentView& segment)>& check = {}) const;
 
   [[noreturn]] void damaged(std::string_view why) const { view_.damaged(why); }

@@ -250,10 +250,7 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   const ReusableIndex* const old = inputs.old.get();
   const bool can_reuse = old != nullptr && scans_alike(old->summary().content, options.content);
   std::unordered_map<std::string, Index::Shard> old_rows;
-  if (old != nullptr && options.check_index) {
-    old->files.check_sections(
-        [&](std::uint64_t, const SegmentView&) { options.cancel.throw_if_cancelled(); });
-  }
+  if (old != nullptr && options.check_index) old->files.check_sections(options.cancel);
   if (old != nullptr) old_rows = rows_of(*old, options.cancel);
   DistinctShards named;
   for (std::size_t i = 0; i < shards.size(); ++i) {

@@ -300,7 +300,7 @@ Origin Copy::fetch(const State& now) const {
       table = in_folder(meta.table_file);
       table_checksum = meta.table_checksum;
     }
-    IndexFiles(path).check_sections();
+    IndexFiles(path).check_sections(options_.build.cancel);
   } catch (const Error& e) {
     const bool has_table = !table.empty();
     // The table is of the catalogue's version, so another version in its header is damage.

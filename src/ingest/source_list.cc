@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/cancel_scope.h"
 #include "base/counted.h"
 #include "base/errno_error.h"
 #include "base/error_types.h"
@@ -67,6 +68,7 @@ struct Folders {
     }
     if (!entered_.emplace(status.st_dev, status.st_ino).second) return;
     for (const auto& entry : fs::directory_iterator(directory)) {
+      detail::CancelScope::throw_if_cancelled();
       if (is_hidden(entry.path().filename().native())) continue;
       std::error_code leads_nowhere;
       const std::string path = entry.path().string();

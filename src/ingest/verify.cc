@@ -223,6 +223,21 @@ std::optional<std::string> problem_of(const Compare& compare) {
   }
 }
 
+/// Returns how a shard differs from the index; nullopt if it does not.
+std::optional<std::string> problem_with(const Index& index, const Index::Shard& info,
+                                        const VerifyOptions& options) {
+  return problem_of([&] {
+    const Inspection inspection = original(index, info, options);
+    try {
+      return difference(index, info, inspection, options);
+    } catch (const CorruptShard&) {
+      // Throws StaleIndex if the shard was truncated just before it was opened.
+      original(index, info, options);
+      throw;
+    }
+  });
+}
+
 /// With `full`, the temporary files of remote shards together take at most this many bytes, unless
 /// a single shard is larger.
 constexpr std::uint64_t kMaxTemporaryBytes = std::uint64_t{1} << 30;
@@ -232,6 +247,7 @@ unsigned num_threads(const Index& index, const VerifyOptions& options) {
   if (options.threads) return *options.threads;
   std::uint64_t num_remote = 0, largest = 1;
   for (std::uint64_t number = 0; number < index.num_shards(); ++number) {
+    options.cancel.throw_if_cancelled();
     const Index::Shard info = index.shard(number);
     if (!is_fetched_url(info.path)) continue;
     ++num_remote;
@@ -272,9 +288,9 @@ void verify_shards(const Index& index, const VerifyOptions& options,
           add(at.bytes_done - std::min(counted, at.bytes_done));
           counted = std::max(counted, at.bytes_done);
         };
-        auto problem = verify_shard(index, number, one);
-        const std::uint64_t size_bytes = index.shard(number).size_bytes;
-        add(size_bytes - std::min(counted, size_bytes));
+        const Index::Shard info = index.shard(number);
+        auto problem = problem_with(index, info, one);
+        add(info.size_bytes - std::min(counted, info.size_bytes));
         return problem;
       },
       {.threads = num_threads(index, options)});
@@ -290,17 +306,7 @@ void verify_shards(const Index& index, const VerifyOptions& options,
 std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
                                         const VerifyOptions& options) {
   require_hashes(index, options);
-  const Index::Shard info = index.shard(shard);
-  return problem_of([&] {
-    const Inspection inspection = original(index, info, options);
-    try {
-      return difference(index, info, inspection, options);
-    } catch (const CorruptShard&) {
-      // Throws StaleIndex if the shard was truncated just before it was opened.
-      original(index, info, options);
-      throw;
-    }
-  });
+  return problem_with(index, index.shard(shard), options);
 }
 
 std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,

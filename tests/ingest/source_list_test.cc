@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/cancel_scope.h"
 #include "base/error_types.h"
 #include "ingest/remote_shards.h"
 #include "ingest/source_names.h"
@@ -153,6 +154,14 @@ TEST(SourceListTest, DirectoriesGiveAllTarsBelowThemInByteOrder) {
     test::write_file(dir / name, "");
   EXPECT_THAT(expand_sources({dir.path()}),
               ElementsAre(dir / "B.tar", dir / "a.tar", dir / "b.tar", dir / "sub/c.tar"));
+}
+
+TEST(SourceListTest, TheListingOfADirectoryCanBeCancelled) {
+  const test::TempDir dir;
+  test::write_file(dir / "0.tar", "");
+  const CancelToken::Flag cancelled = true;
+  const detail::CancelScope scope(cancelled);
+  EXPECT_EQ(test::error_code([&] { read_sources({dir.path()}); }), ErrorCode::kCancelled);
 }
 
 TEST(SourceListTest, DirectoriesGiveShardsOfAnyCodecAndCaseAndCountTheRest) {

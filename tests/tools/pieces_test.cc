@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "fetch_options.h"
 #include "output.h"
 #include "progress.h"
 #include "support/support.h"
@@ -35,6 +36,18 @@ TEST(CountedTest, TakesThePluralExceptForOne) {
   EXPECT_EQ(counted(0, "shard"), "0 shards");
   EXPECT_EQ(counted(1, "shard"), "1 shard");
   EXPECT_EQ(counted(2000, "shard"), "2,000 shards");
+}
+
+TEST(CheckServersTest, UrlsAreOnlyListedIfAnOptionIsGiven) {
+  std::size_t num_lists = 0;
+  const auto urls = [&] {
+    ++num_lists;
+    return std::vector<std::string>{"s3://bucket/0.tar"};
+  };
+  check_servers({}, urls, /*quiet=*/true);
+  EXPECT_EQ(num_lists, 0U);
+  check_servers({.headers = {"A: b"}}, urls, /*quiet=*/true);
+  EXPECT_EQ(num_lists, 1U);
 }
 
 TEST(ProgressTest, BarShowsPartRateAndTimeLeft) {

@@ -193,7 +193,8 @@ Run open_epoch(const EpochOptions& options) {
   RunArguments arguments = options.run;
   arguments.first_use.fetching = options.cache.fetching;
   Run run = open_run(arguments, {.batch_size = options.batch}, open);
-  check_servers(options.cache.fetching, urls_of(*run.data), options.run.first_use.quiet);
+  check_servers(
+      options.cache.fetching, [&] { return urls_of(*run.data); }, options.run.first_use.quiet);
   return run;
 }
 

@@ -17,6 +17,7 @@
 #include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "interrupt.h"
 #include "options.h"
 #include "output.h"
 #include "shardwise/base/error.h"
@@ -130,6 +131,7 @@ void say_what_is_tried_again(const std::string& url, const std::string& reason,
 std::vector<std::string> urls_of(const Index& index) {
   std::vector<std::string> urls;
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
+    throw_if_interrupted();
     Index::Shard info = index.shard(shard);
     // In an index that was fetched, a URL may be stored relative to that of the index.
     std::string& url = is_remote_url(info.url) ? info.url : info.path;
@@ -146,12 +148,11 @@ std::vector<std::string> urls_of(const MixedDataset& data) {
   return urls;
 }
 
-bool has_server_options(const Fetchers::Options& fetching) {
-  return !fetching.moved.empty() || !options_of_http(fetching).empty();
-}
-
-void check_servers(const Fetchers::Options& fetching, const std::vector<std::string>& urls,
-                   bool quiet) {
+void check_servers(const Fetchers::Options& fetching,
+                   const std::function<std::vector<std::string>()>& urls_of_shards, bool quiet) {
+  const std::string unused = options_of_http(fetching);
+  if (fetching.moved.empty() && unused.empty()) return;
+  const std::vector<std::string> urls = urls_of_shards();
   for (const Fetchers::Options::Moved& move : fetching.moved) {
     const bool fits = move.from.empty() || std::ranges::any_of(urls, [&](const std::string& url) {
                         return rebased_url(url, move.from, move.to).has_value();
@@ -163,7 +164,6 @@ void check_servers(const Fetchers::Options& fetching, const std::vector<std::str
                                         : "; correct OLD: the first shard is " +
                                               in_quotes(redacted_url(urls.front()))));
   }
-  const std::string unused = options_of_http(fetching);
   const bool is_unused =
       !unused.empty() && !urls.empty() && std::ranges::none_of(urls, [&](const std::string& url) {
         return scheme_today(url, fetching).starts_with("http");

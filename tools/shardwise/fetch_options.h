@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,11 +33,10 @@ std::vector<std::string> urls_of(const Index& index);
 std::vector<std::string> urls_of(const MixedDataset& data);
 /// Checks the options for servers against the URLs of all remote shards. If no shard is at http or
 /// https, prints headers, tokens and users that are thus unused, unless `quiet`.
+/// @param urls_of_shards  called only if there are such options, because it may read a large index.
 /// Errors: wrong usage if no URL begins with an OLD of --url-base.
-void check_servers(const Fetchers::Options& fetching, const std::vector<std::string>& urls,
-                   bool quiet);
-/// Returns true if there are options that check_servers() checks.
-bool has_server_options(const Fetchers::Options& fetching);
+void check_servers(const Fetchers::Options& fetching,
+                   const std::function<std::vector<std::string>()>& urls_of_shards, bool quiet);
 
 /// Completes the options for the shards of an index. A NEW of --url-base without OLD replaces the
 /// common folder of all remote shards of this index (Index::Summary::url_base), or the folder of

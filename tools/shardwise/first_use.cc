@@ -51,9 +51,8 @@ void add_first_use_options(CLI::App& command, FirstUse& first_use) {
 
 std::string index_path(const std::string& name, const FirstUse& first_use) {
   std::string path = find_index(name, first_use).path;
-  if (has_server_options(first_use.fetching)) {
-    check_servers(first_use.fetching, urls_of(*Index::open(path)), first_use.quiet);
-  }
+  check_servers(
+      first_use.fetching, [&] { return urls_of(*Index::open(path)); }, first_use.quiet);
   return path;
 }
 

@@ -186,12 +186,13 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
   std::vector<Relocation> relocations;
   {
     const std::shared_ptr<const Index> index = Index::open(options.index);
-    std::vector<std::string> urls = urls_of(*index);
-    for (const auto& [from, to] : options.relocations) {
-      relocations.push_back({from, to});
-      urls.push_back(to);
-    }
-    check_servers(options.cache.fetching, urls, options.quiet);
+    for (const auto& [from, to] : options.relocations) relocations.push_back({from, to});
+    const auto urls_before_and_after = [&] {
+      std::vector<std::string> urls = urls_of(*index);
+      for (const auto& [from, to] : options.relocations) urls.push_back(to);
+      return urls;
+    };
+    check_servers(options.cache.fetching, urls_before_and_after, options.quiet);
   }
   const Progress progress("relocating", Unit::kBytes, options.quiet);
   const BuildReport report = relocate_index(options.index, relocations, build);
@@ -266,12 +267,13 @@ Job make_job(const IndexOptions& options, BuildOptions build) {
   SourceList sources = options.sources.empty() ? read_index_sources(options.index, build.remote)
                                                : read_sources(options.sources, build.remote);
   const bool is_update = options.sources.empty() && sources.shards.empty();
-  if (has_server_options(options.cache.fetching)) {
+  const auto all_urls = [&] {
     std::vector<std::string> urls =
         is_update ? urls_of(*Index::open(options.index)) : remote_shards(sources);
     for (const WidsDescriptor& descriptor : sources.descriptors) urls.push_back(descriptor.path);
-    check_servers(options.cache.fetching, urls, options.quiet);
-  }
+    return urls;
+  };
+  check_servers(options.cache.fetching, all_urls, options.quiet);
   detail::EarlierContent kept;
   if (!options.forget) kept = detail::earlier_content(options.index);
   if (options.check_md5 && sources.descriptors.empty()) {
@@ -305,10 +307,9 @@ void say_content_changed(const Job& job) {
   }
 }
 
-void build(Job& job, Output& out) {
+void build(Job& job, Progress& progress, Output& out) {
   const IndexOptions& options = job.options;
   const SourceList& sources = job.sources;
-  Progress progress("indexing", Unit::kBytes, options.quiet);
   job.build.progress = [&](const auto& at) { show(progress, at); };
   if (has_remote_shards(sources)) {
     for (const WidsDescriptor& descriptor : sources.descriptors) {
@@ -336,9 +337,14 @@ void build(Job& job, Output& out) {
 void run(const IndexOptions& options, Output& out) {
   BuildOptions access = access_options(options);
   if (!options.relocations.empty()) return relocate(options, access, out);
+  Progress progress(options.dry_run ? "comparing" : "indexing", Unit::kBytes, options.quiet);
+  // The user may be typing the list of shards.
+  if (std::ranges::count(options.sources, "-") > 0) progress.clear();
   Job job = make_job(options, std::move(access));
-  if (!options.dry_run) return build(job, out);
-  report_plan(options.index, job.plan(), options.json, options.header, out);
+  if (!options.dry_run) return build(job, progress, out);
+  const BuildPlan plan = job.plan();
+  progress.clear();
+  report_plan(options.index, plan, options.json, options.header, out);
 }
 
 }  // namespace

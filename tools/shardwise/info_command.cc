@@ -11,8 +11,10 @@
 #include "commands.h"
 #include "first_use.h"
 #include "index/lost_rests.h"
+#include "interrupt.h"
 #include "json_names.h"
 #include "options.h"
+#include "progress.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise::tools {
@@ -39,9 +41,11 @@ struct CompressedShards {
                                 ///< content
 };
 
-CompressedShards compressed_shards(const Index& index) {
+CompressedShards compressed_shards(const Index& index, bool quiet) {
+  const Progress progress("reading the index", Unit::kSamples, quiet);
   CompressedShards found;
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
+    throw_if_interrupted();
     const Index::Shard shard = index.shard(i);
     found.count += shard.compression == Compression::kNone ? 0 : 1;
     found.unchecked += shard.unchecked ? 1 : 0;
@@ -49,8 +53,9 @@ CompressedShards compressed_shards(const Index& index) {
   return found;
 }
 
-void print_summary_json(const Index& index, const Index::Summary& summary, Output& out) {
-  const CompressedShards compressed = compressed_shards(index);
+void print_summary_json(const Index& index, const Index::Summary& summary, bool quiet,
+                        Output& out) {
+  const CompressedShards compressed = compressed_shards(index, quiet);
   const detail::LostRests lost = detail::lost_rests(index);
   nlohmann::ordered_json fields = nlohmann::ordered_json::array();
   for (const Index::Summary::Field& field : summary.fields) {
@@ -159,7 +164,7 @@ void run(const InfoOptions& options, Output& out) {
       Index::open(index_path(options.index, options.first_use));
   const Index::Summary summary = index->summary();
   if (options.json) {
-    print_summary_json(*index, summary, out);
+    print_summary_json(*index, summary, options.first_use.quiet, out);
     return;
   }
   out.print("index        {}\n", escaped(index->path()));
@@ -190,7 +195,8 @@ void run(const InfoOptions& options, Output& out) {
     for (const std::string& column : table.columns) out.print(" {}", column);
     out.print("\n");
   }
-  if (const CompressedShards compressed = compressed_shards(*index); compressed.count > 0) {
+  const CompressedShards compressed = compressed_shards(*index, options.first_use.quiet);
+  if (compressed.count > 0) {
     out.print("compressed   {}, which cannot be read in place\n",
               counted(compressed.count, "shard"));
     if (compressed.unchecked > 0 && !summary.content.hashes) {

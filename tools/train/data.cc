@@ -114,12 +114,17 @@ Data open_data(const Options& options) {
                   return part;
                 }),
             .evaluation = {}};
-  std::vector<std::string> urls = tools::urls_of(data.training);
   if (!options.eval_index.empty()) {
     data.evaluation = open_dataset(options.eval_index, options.eval_root, options, cache);
-    std::ranges::move(tools::urls_of(data.evaluation->index()), std::back_inserter(urls));
   }
-  tools::check_servers(options.cache.fetching, urls, options.first_use.quiet);
+  const auto all_urls = [&] {
+    std::vector<std::string> urls = tools::urls_of(data.training);
+    if (data.evaluation) {
+      std::ranges::move(tools::urls_of(data.evaluation->index()), std::back_inserter(urls));
+    }
+    return urls;
+  };
+  tools::check_servers(options.cache.fetching, all_urls, options.first_use.quiet);
   return data;
 }
 
