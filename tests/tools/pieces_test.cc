@@ -1,5 +1,6 @@
 // Tests parts of the program by themselves: JSON text, progress, standard output.
 
+#include <termios.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -76,7 +77,7 @@ TEST(ProgressTest, NothingDoneAndAllDoneAreWellFormed) {
   EXPECT_EQ(
       progress_line("packing",
                     {.done = 0, .total = 10, .unit = Unit::kSamples, .seconds = 0, .detail = ""}),
-      "packing: 0 %, 0 samples/s, -:-- left");
+      "packing: 0 %, - samples/s, -:-- left");
   EXPECT_EQ(
       progress_line("packing",
                     {.done = 10, .total = 10, .unit = Unit::kSamples, .seconds = 5, .detail = ""}),
@@ -103,6 +104,7 @@ class ErrorsOnTerminal {
   ErrorsOnTerminal& operator=(const ErrorsOnTerminal&) = delete;
 
   bool is_open() const { return terminal_.is_open(); }
+  std::string shown() const { return terminal_.shown(); }
   /// Waits until all of `texts` are shown, one behind another.
   void wait_for(const std::vector<std::string>& texts) { test::wait_for_texts(terminal_, texts); }
 
@@ -128,6 +130,18 @@ TEST(ProgressTest, ATerminalShowsTheTimeThatPassesWithoutUpdates) {
   errors.wait_for({" 50 %", "half", " 50 %", "half"});
   progress.update(10, 10, [] { return std::string("whole"); });
   errors.wait_for({"100 %", " so far  whole", "100 %", " so far  whole"});
+}
+
+TEST(ProgressTest, AnUpdateNeverWaitsForAStoppedTerminal) {
+  ErrorsOnTerminal errors;
+  if (!errors.is_open()) GTEST_SKIP() << "needs a terminal; skipped because none can be opened";
+  ASSERT_EQ(::tcflow(STDERR_FILENO, TCOOFF), 0);
+  {
+    Progress progress("packing", Unit::kSamples, /*quiet=*/false);
+    progress.update(5, 10, [] { return std::string("half"); });
+  }
+  ASSERT_EQ(::tcflow(STDERR_FILENO, TCOON), 0);
+  EXPECT_EQ(errors.shown(), "");
 }
 
 }  // namespace

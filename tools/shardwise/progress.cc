@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kBarInterval{100};
 constexpr std::chrono::seconds kLineInterval{10};
 /// The bar is drawn again after this time, even if there was no update.
 constexpr std::chrono::seconds kIdleInterval{1};
-/// The remaining time is estimated only after this many seconds.
+/// The rate and the remaining time are shown only after this many seconds.
 constexpr double kShortestSeconds = 1;
 constexpr std::size_t kSmallestBar = 10;
 constexpr std::size_t kLargestBar = 40;
@@ -29,10 +29,11 @@ double fraction(const ProgressState& state) {
 }
 
 std::string rate(const ProgressState& state) {
+  const bool is_bytes = state.unit == Unit::kBytes;
+  if (state.seconds < kShortestSeconds) return is_bytes ? "- MiB/s" : "- samples/s";
   const auto per_second =
-      static_cast<std::uint64_t>(static_cast<double>(state.done) / std::max(state.seconds, 1e-3));
-  if (state.unit == Unit::kBytes) return human_bytes(per_second) + "/s";
-  return human_count(per_second) + " samples/s";
+      static_cast<std::uint64_t>(static_cast<double>(state.done) / state.seconds);
+  return is_bytes ? human_bytes(per_second) + "/s" : human_count(per_second) + " samples/s";
 }
 
 std::string clock_text(double seconds) {
@@ -129,7 +130,7 @@ void Progress::draw_while_idle() try {
     const Clock::time_point now = Clock::now();
     due = std::max(due, drawn_at_ + kIdleInterval);
     if (now < due) continue;
-    if (!ended_ && !cleared_ && can_draw_now()) draw(now);
+    if (!ended_ && !cleared_) draw(now);
     due = now + kIdleInterval;
   }
 } catch (const std::bad_alloc&) {
@@ -143,6 +144,7 @@ void Progress::draw(Clock::time_point now) {
   drawn_at_ = now;
   if (first_update_) state_.seconds = since(*first_update_);
   if (!terminal_) return print_message(progress_line(verb_, state_));
+  if (!can_draw_now()) return;
   const std::size_t width = terminal_width(STDERR_FILENO);
   draw_bar(first_update_ ? progress_bar(verb_, state_, width)
                          : cut(verb_ + ": " + time_so_far(since(start_)), width));
