@@ -433,6 +433,7 @@ TEST_F(ShardCacheRoomTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain)
   EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
   test::write_file(count, three);
   const auto again = ShardCache::open(options(4));
+  EXPECT_EQ(counted_bytes(), 4 * kShardBytes);
   read(*again, 1);
   EXPECT_EQ(again->used_bytes(), 4 * kShardBytes) << "whoever opens the cache counts";
 }
