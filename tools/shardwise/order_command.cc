@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "commands.h"
@@ -43,7 +44,7 @@ void run(const OrderCommandOptions& options, Output& out) {
         out.print("{{\"sample\":{},\"position\":{}}}\n", numbers[i],
                   sampler.position_in_epoch(first + i));
       } else {
-        out.print("{}\n", numbers[i]);
+        out.write(std::to_string(numbers[i]) + '\n');  // takes less time than print()
       }
     }
     if (got < wanted) return;
