@@ -5,10 +5,10 @@
 
 namespace shardwise::detail {
 
-/// While it lives, this thread's waits in storage and listings of folders end with Cancelled once
-/// `flag` is true. It lets
-/// several users of one data set cancel their waits separately. The data set's own token, if any,
-/// still cancels the waits of all users. If scopes are nested, only the innermost applies.
+/// While it lives, this thread's waits in storage and its listings of folders end with Cancelled
+/// once `flag` is true. It lets several users of one data set cancel their waits separately. The
+/// data set's own token, if any, still cancels the waits of all users. If scopes are nested, only
+/// the innermost applies.
 /// Threads: used by one thread.
 class SHARDWISE_EXPORT CancelScope {
  public:
