@@ -113,8 +113,7 @@ void run(const CatOptions& options, Output& out) {
                                     /*allow_part=*/true, interrupt_token(),
                                     // Fetch whole shards: the next call then reads from the cache.
                                     /*wait_for_whole_shards=*/true);
-  check_servers(
-      options.cache.fetching, [&] { return urls_of(data.index()); }, options.first_use.quiet);
+  check_servers(options.cache.fetching, data.index(), options.first_use.quiet);
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     write_field(sample, *wanted, options.force, out);

@@ -193,8 +193,7 @@ Run open_epoch(const EpochOptions& options) {
   RunArguments arguments = options.run;
   arguments.first_use.fetching = options.cache.fetching;
   Run run = open_run(arguments, {.batch_size = options.batch}, open);
-  check_servers(
-      options.cache.fetching, [&] { return urls_of(*run.data); }, options.run.first_use.quiet);
+  check_servers(options.cache.fetching, *run.data, options.run.first_use.quiet);
   return run;
 }
 

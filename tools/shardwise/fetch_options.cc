@@ -176,6 +176,16 @@ void check_servers(const Fetchers::Options& fetching,
   }
 }
 
+void check_servers(const Fetchers::Options& fetching, const Index& data, bool quiet) {
+  check_servers(
+      fetching, [&] { return urls_of(data); }, quiet);
+}
+
+void check_servers(const Fetchers::Options& fetching, const MixedDataset& data, bool quiet) {
+  check_servers(
+      fetching, [&] { return urls_of(data); }, quiet);
+}
+
 bool is_quiet(const CLI::App& command) {
   const CLI::Option* const quiet = command.get_option_no_throw("--quiet");
   return quiet != nullptr && quiet->count() > 0;

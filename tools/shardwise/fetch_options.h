@@ -37,6 +37,9 @@ std::vector<std::string> urls_of(const MixedDataset& data);
 /// Errors: wrong usage if no URL begins with an OLD of --url-base.
 void check_servers(const Fetchers::Options& fetching,
                    const std::function<std::vector<std::string>()>& urls_of_shards, bool quiet);
+/// Does the same with urls_of(data).
+void check_servers(const Fetchers::Options& fetching, const Index& data, bool quiet);
+void check_servers(const Fetchers::Options& fetching, const MixedDataset& data, bool quiet);
 
 /// Completes the options for the shards of an index. A NEW of --url-base without OLD replaces the
 /// common folder of all remote shards of this index (Index::Summary::url_base), or the folder of

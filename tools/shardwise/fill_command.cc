@@ -64,8 +64,7 @@ Run open_fill(const FillOptions& options) {
   Run run = open_run(arguments, {},
                      dataset_opener(options.lookup, Dataset::Access::kMap, cache,
                                     arguments.order.allow_part, interrupt_token()));
-  check_servers(
-      options.cache.fetching, [&] { return urls_of(*run.data); }, options.run.first_use.quiet);
+  check_servers(options.cache.fetching, *run.data, options.run.first_use.quiet);
   return run;
 }
 

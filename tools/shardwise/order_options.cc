@@ -487,9 +487,7 @@ Run open_run(const RunArguments& arguments, const StepSize& step) {
     return Dataset::open(index.path, {.allow_part = arguments.order.allow_part});
   });
   if (run.data) {
-    check_servers(
-        arguments.first_use.fetching, [&] { return urls_of(*run.data); },
-        arguments.first_use.quiet);
+    check_servers(arguments.first_use.fetching, *run.data, arguments.first_use.quiet);
   }
   return run;
 }

@@ -34,8 +34,8 @@ std::string progress_bar(std::string_view verb, const ProgressState& state, std:
 std::string progress_line(std::string_view verb, const ProgressState& state);
 
 /// Shows the progress of an operation on standard error: a bar on a terminal, a plain line every
-/// ten seconds elsewhere, nothing if quiet. If there is no update, a thread shows the time passed
-/// every second on a terminal. Threads: any.
+/// ten seconds elsewhere, nothing if quiet. A bar is drawn only while can_draw_now() is true. If
+/// there is no update, a thread shows the time passed every second on a terminal. Threads: any.
 class Progress {
  public:
   Progress(std::string verb, Unit unit, bool quiet);

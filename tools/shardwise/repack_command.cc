@@ -64,8 +64,7 @@ void run(const RepackArguments& options, Output& out) {
   Dataset data = open_dataset(find_index(options.index, first_use), options.lookup,
                               Dataset::Access::kMap, options.cache, /*allow_part=*/false,
                               interrupt_token(), /*wait_for_whole_shards=*/true);
-  check_servers(
-      options.cache.fetching, [&] { return urls_of(data.index()); }, first_use.quiet);
+  check_servers(options.cache.fetching, data.index(), first_use.quiet);
   data = selected(std::move(data), options.where, first_use.quiet);
   Progress progress("repacking", Unit::kSamples, first_use.quiet);
   Repacking::Options how = options.how;

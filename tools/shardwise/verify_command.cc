@@ -61,8 +61,7 @@ void run(const VerifyArguments& options, Output& out) {
   Index::Lookup lookup = options.lookup;
   lookup.urls = std::move(found.urls);
   const std::shared_ptr<const Index> index = Index::open(found.path, lookup);
-  check_servers(
-      options.first_use.fetching, [&] { return urls_of(*index); }, options.first_use.quiet);
+  check_servers(options.first_use.fetching, *index, options.first_use.quiet);
   const Index::Summary summary = index->summary();
   {
     Progress progress("checking the index", Unit::kSamples, options.first_use.quiet);
